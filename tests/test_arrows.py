@@ -16,7 +16,7 @@ ARROWS = {
     "tfformer/terminal": "",
     "tfformer/registry": "",
     "tfformer/checkout": "",
-    "tfformer/commands": "tfformer/files",
+    "tfformer/commands": "tfformer/files tfformer/terminal",
     "tfformer/__main__": "tfformer/__init__ tfformer/terminal",
     "tfformer/config": "",
     "tfformer/files": "",
@@ -67,7 +67,7 @@ ARROWS = {
     "training/report training/step training/tasks training/trainer",
     # What makes a service.
     "export/remote": "export/capi",
-    "export/capi": "tfformer/__init__ tfformer/terminal",
+    "export/capi": "tfformer/checkout tfformer/terminal",
     "export/verification": "tfformer export/capi",
     "export/serving": "tfformer export/capi export/remote export/verification",
     "export/artifacts": "tfformer export/serving export/verification",

@@ -192,7 +192,12 @@ def test_every_registered_class_is_in_the_table_of_stand_ins():
 
 @pytest.mark.parametrize(
     "imports",
-    ["import tfformer, keras", "import keras, tfformer", "import tfformer.layers.attention, keras"],
+    [
+        "import tfformer, importlib.util; importlib.util.find_spec('keras'); import keras",
+        "import tfformer, keras",
+        "import keras, tfformer",
+        "import tfformer.layers.attention, keras",
+    ],
 )
 def test_keras_loads_our_layers_after_a_light_import(imports, tmp_path):
     import keras

@@ -1,16 +1,21 @@
 """`tfformer COMMAND`: each command by one name, from a shell and from Python."""
 
 import importlib
+import logging
 import os
 import subprocess
 import sys
+import threading
+import time
 
+import numpy as np
 import pytest
 from paths import ROOT
 
 import tfformer
-from tfformer.__main__ import COMMANDS, EXTRAS, main
+from tfformer.__main__ import COMMANDS, main
 from tfformer.terminal import command, listing
+from tfformer.terminal.extras import EXTRAS, missing
 
 MODULES = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}
 
@@ -65,6 +70,15 @@ def test_a_missing_package_is_one_line_with_its_extra(monkeypatch, capsys):
     )
 
 
+def test_an_option_may_need_a_larger_extra_than_its_command():
+    error = ModuleNotFoundError("No module named 'sacrebleu'", name="sacrebleu")
+    assert missing("translate", error).endswith("pip install 'tfformer[train]'")
+    error.name = "grpc"
+    assert missing("translate", error).endswith("pip install 'tfformer[serve]'")
+    error.name = "tfformer.nothing"
+    assert missing("translate", error) is None
+
+
 def test_help_imports_neither_keras_nor_numpy():
     program = "import sys; from tfformer.__main__ import main; main([]); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
@@ -76,6 +90,7 @@ def test_help_imports_neither_keras_nor_numpy():
     [
         ("tfformer tra", {"train", "translate", "translate-files", "translate-export"}),
         ("tfformer train dates --epo", {"--epochs"}),
+        ("tfformer  train  --epo", {"--epochs"}),
         ("tfformer export --low", {"--low-latency"}),
     ],
 )
@@ -117,6 +132,49 @@ def test_an_error_of_a_command_is_an_exception_with_its_line(tmp_path):
         tfformer.train_model(tmp_path / "run", "dates", epoks=3)
     with pytest.raises(tfformer.CommandError, match="is no directory"):
         tfformer.export_run(tmp_path / "run", tmp_path / "exported")
+
+
+def test_false_leaves_a_flag_out_or_denies_it_and_an_empty_list_gives_nothing(monkeypatch):
+    given = []
+    for module in ("training.train", "export.saved_model"):
+        monkeypatch.setattr(f"tfformer.{module}.main", lambda words: given.append(words) or 0)
+    tfformer.train_model("r", "dates", shared_vocabulary=False, resume=np.False_, source=[])
+    assert given == [["dates", "--run=r", "--no-shared-vocabulary"]]
+    with pytest.raises(StopIteration):  # nothing was exported
+        tfformer.export_run("r", "d", quick=np.True_, low_latency=False)
+    assert given[1] == ["r", "d", "--quick"]
+
+
+def printing(*lines):
+    """A `main` that prints."""
+    return lambda words: print(*lines, sep="\n") or 0
+
+
+def test_a_warning_is_logged_as_one_and_handlers_do_not_feed_themselves(monkeypatch, caplog):
+    monkeypatch.setattr("tfformer.training.train.main", printing("a line", "warning: a fault"))
+    late = logging.Handler()
+    late.emit = lambda record: print(record.getMessage())  # to whatever sys.stdout is by then
+    logger = logging.getLogger("tfformer")
+    logger.addHandler(late)
+    try:
+        with caplog.at_level("INFO", logger="tfformer"):
+            tfformer.train_model("r")
+    finally:
+        logger.removeHandler(late)
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("INFO", "a line"), ("WARNING", "warning: a fault")
+    ]  # fmt: skip
+
+
+def test_two_threads_leave_the_streams_as_they_were(monkeypatch):
+    monkeypatch.setattr("tfformer.training.train.main", lambda words: time.sleep(0.05) or 0)
+    before = sys.stdout, sys.stderr
+    threads = [threading.Thread(target=tfformer.train_model, args=["r"]) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (sys.stdout, sys.stderr) == before
 
 
 @pytest.mark.slow

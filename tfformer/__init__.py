@@ -14,7 +14,6 @@ import warnings
 from tfformer import checkout, registry
 
 __version__ = "0.1.0"
-__path__ += checkout.folders()
 
 # The module of each public name.
 _MODULES = {
@@ -85,6 +84,8 @@ _MODULES = {
     "without_padding": "tfformer.layers.packing",
 }
 
+# Their names need TensorFlow; all others need Keras with any backend.
+_NEED_TENSORFLOW = ("tfformer.inference", "tfformer.search", "tfformer.service", "tfformer.text")
 # Names of earlier versions.
 _OLD_NAMES = {"PlaceCrossEntropy": "PositionCrossEntropy"}
 
@@ -105,10 +106,12 @@ def __getattr__(name):
         missing = error.name.partition(".")[0]
         if missing == "tfformer":
             raise
+        any_backend = not module.startswith(_NEED_TENSORFLOW)
         raise ImportError(
             f"tfformer.{name} needs {missing}, which is not installed: "
-            "pip install 'tfformer[tensorflow]'. Layers and models need Keras with any backend: "
-            "or install jax and set KERAS_BACKEND=jax"
+            "pip install 'tfformer[tensorflow]'"
+            + ", or install jax and set KERAS_BACKEND=jax"
+            * any_backend
         ) from None
     if name in _MODULES:
         value = globals()[name] = getattr(value, name)
@@ -119,4 +122,5 @@ def __dir__():
     return sorted({*globals(), *__all__})
 
 
+checkout.find_commands()
 registry.register()

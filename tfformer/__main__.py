@@ -4,10 +4,12 @@ import argparse
 import difflib
 import importlib
 import os
+import re
 import sys
 
 from tfformer import __version__
 from tfformer.terminal import command
+from tfformer.terminal.extras import missing
 
 # {heading: {command: (its module in tfformer, its purpose)}}
 COMMANDS = {
@@ -47,17 +49,6 @@ COMMANDS = {
         "translate-export": ("export.translate", "translate lines with a SavedModel"),
     },
 }
-# The extra of pip that each command needs, if it is not `train`.
-EXTRAS = {
-    "serve": "serve",
-    "client": "serve",
-    "playground": "serve",
-    "translate": "serve",
-    "translate-files": "serve",
-    "translate-export": "serve",
-    "export-ctranslate2": "ctranslate2",
-    "export-keras-hub": "keras-nlp",
-}
 USAGE = "usage: tfformer [-h] [--version] COMMAND ...\n"
 
 
@@ -86,15 +77,10 @@ def main(arguments: list[str] | None = None) -> int:
             module.prepare_process("tfformer" if __name__ == "__main__" else sys.argv[0])
         return module.main(words[1:])
     except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        if missing == "tfformer":
+        line = missing(words[0], error)
+        if line is None:
             raise
-        extra = EXTRAS.get(words[0], "train")
-        print(
-            f"{command.called_as}: error: {missing} is not installed: "
-            f"pip install 'tfformer[{extra}]'",
-            file=sys.stderr,
-        )
+        print(f"{command.called_as}: error: {line}", file=sys.stderr)
         return 2
 
 
@@ -104,7 +90,8 @@ def _words_to_complete() -> list[str]:
     The first word is completed here. For the others, the line is changed to one of the command.
     """
     line, point = os.environ["COMP_LINE"], int(os.environ["COMP_POINT"])
-    program, *words = line[:point].split(" ")
+    _, *words, begun = re.split(r"\s+", line[:point])
+    words.append(begun)
     if len(words) < 2:
         import argcomplete
 
@@ -112,8 +99,9 @@ def _words_to_complete() -> list[str]:
         names = [name for group in COMMANDS.values() for name in group]
         parser.add_argument("command", choices=names)
         argcomplete.autocomplete(parser)
-    os.environ["COMP_LINE"] = line.replace(f" {words[0]}", "", 1)
-    os.environ["COMP_POINT"] = str(point - len(words[0]) - 1)
+    shorter = re.sub(r"\s+\S+", "", line, count=1)
+    os.environ["COMP_LINE"] = shorter
+    os.environ["COMP_POINT"] = str(point - len(line) + len(shorter))
     return words[:1]
 
 

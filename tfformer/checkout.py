@@ -14,11 +14,31 @@ NAMES = ("training", "export")
 
 
 def folders():
-    """The folder of a checkout that has the packages of commands, in a list; else an empty one."""
+    """The root folder of a checkout, in a list; an empty list for an installed package."""
     library = Path(__file__).parent
     inside = (library / NAMES[0]).exists()
     beside = (library.parent / NAMES[0] / "__main__.py").exists()
     return [str(library.parent)] if beside and not inside else []
+
+
+class _Beside(importlib.abc.MetaPathFinder):
+    """Finds `tfformer.training` and `tfformer.export` in the root folder of a checkout."""
+
+    def find_spec(self, name, path, target=None):
+        package, _, top = name.rpartition(".")
+        if package != "tfformer" or top not in NAMES:
+            return None
+        folder = Path(*folders(), top)
+        places = [str(folder)]
+        return importlib.util.spec_from_file_location(
+            name, folder / "__init__.py", submodule_search_locations=places
+        )
+
+
+def find_commands():
+    """Makes the packages of commands importable as `tfformer.training` and `tfformer.export`."""
+    if folders():
+        sys.meta_path.append(_Beside())
 
 
 def second_name(name):

@@ -5,8 +5,9 @@ A function has the options of its command, with underscores for hyphens:
 `train_model("runs/a", source="a.en", target="a.de", epochs=3)`. `True` and `False` stand for an
 option and its `--no-` form, a list for several values, `None` for an option that is not given.
 
-What a command prints goes to the logger "tfformer", a line each, at the level INFO. To see it:
-`logging.basicConfig(level=logging.INFO)`.
+What a command prints goes to the logger "tfformer", a line each: warnings at the level WARNING, all
+else at INFO. To see both: `logging.basicConfig(level=logging.INFO)`. One command runs at a time.
+Meanwhile, the output of other threads goes to the logger too.
 """
 
 import contextlib
@@ -14,13 +15,18 @@ import importlib
 import io
 import logging
 import os
+import sys
+import tempfile
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tfformer.files import read_json
+from tfformer.terminal.extras import missing
 
 StrPath = str | os.PathLike[str]
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class CommandError(RuntimeError):
@@ -87,8 +93,12 @@ def evaluate_run(run: StrPath, **options: Any) -> dict[str, Any]:
         ...     print(error)
         runs/none is no directory
     """
-    _run("training.evaluate", [run], options)
-    return read_json(Path(options.get("output") or Path(run) / "evaluation.json"))
+    output = options.get("output")
+    with tempfile.TemporaryDirectory() as folder:
+        if output is None and not os.access(run, os.W_OK):
+            options["output"] = output = Path(folder, "evaluation.json")
+        _run("training.evaluate", [run], options)
+        return read_json(Path(output or Path(run) / "evaluation.json"))
 
 
 def export_run(run: StrPath, directory: StrPath, **options: Any) -> Path:
@@ -113,9 +123,8 @@ def export_run(run: StrPath, directory: StrPath, **options: Any) -> Path:
         ...     print(error)
         runs/none is no directory
     """
-    _run("export.saved_model", [run, directory], options)
-    versions = [path for path in Path(directory).iterdir() if path.name.isdigit()]
-    return max(versions, key=lambda path: int(path.name))
+    lines = _run("export.saved_model", [run, directory], options)
+    return Path(next(line for line in lines if line.startswith("exported")).partition(": ")[2])
 
 
 def verify_export(directory: StrPath, **options: Any) -> None:
@@ -188,48 +197,86 @@ def import_opennmt(folder: StrPath, run: StrPath, **options: Any) -> Path:
     return Path(run)
 
 
-def _run(module: str, arguments: Iterable[StrPath], options: dict[str, Any]) -> None:
-    """Runs a command in this process; raises its error."""
-    words = [str(argument) for argument in arguments]
-    for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(flag)
-        elif value is False:
-            words.append(f"--no-{flag[2:]}")
-        elif isinstance(value, list | tuple):
-            words += [flag, *map(str, value)]
-        elif value is not None:
-            words.append(f"{flag}={value}")
-    output = _Log()
-    try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-            code = importlib.import_module(f"tfformer.{module}").main(words)
-    except SystemExit as ended:
-        code = ended.code
+def _run(module: str, arguments: Iterable[StrPath], options: dict[str, Any]) -> list[str]:
+    """Runs a command in this process and returns the lines that it prints; raises its error."""
+    with _ONE_AT_A_TIME:
+        output = _Log(sys.stderr)
+        try:
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+                command = importlib.import_module(f"tfformer.{module}")
+                for name, value in getattr(command, "ENVIRONMENT", {}).items():
+                    os.environ.setdefault(name, value)
+                code = command.main(_words(command, arguments, options))
+        except SystemExit as ended:
+            code = ended.code
+        except ModuleNotFoundError as error:
+            line = missing(module.partition(".")[2], error)
+            if line is None:
+                raise
+            raise CommandError(line, 2) from None
+        finally:
+            output.release()
     if code == 130:
         raise KeyboardInterrupt
     if code:
-        raise CommandError(output.last.partition("error: ")[2] or output.last, code)
+        last = output.lines[-1] if output.lines else f"exit code {code}"
+        raise CommandError(last.partition("error: ")[2] or last, code)
+    return output.lines
+
+
+def _words(command: Any, arguments: Iterable[StrPath], options: dict[str, Any]) -> list[str]:
+    """The words of a command line."""
+    words = [str(argument) for argument in arguments]
+    parser = getattr(command, "parser", None)
+    known = parser()._option_string_actions if parser else {}
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        no = f"--no-{flag[2:]}"
+        if isinstance(value, list | tuple):
+            words += [flag, *map(str, value)] if value else []
+        elif str(value) == "True":  # also NumPy's
+            words.append(flag)
+        elif str(value) == "False":
+            words += [no] if no in known else []
+        elif value is not None:
+            words.append(f"{flag}={value}")
+    return words
 
 
 class _Log(io.TextIOBase):
     """A text stream whose lines go to the logger "tfformer".
 
+    Args:
+        stream: receives what a handler of the logger itself writes to this stream.
+
     Attributes:
-        last: the last line.
+        lines: all lines so far.
     """
 
-    def __init__(self) -> None:
-        self.last, self._begun = "", ""
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.lines = stream, list[str]()
+        self._begun, self._logging = "", False
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
+        if self._logging:
+            return self.stream.write(text) if self.stream is not None else len(text)
         *lines, self._begun = (self._begun + text).split("\n")
-        for line in lines:
-            if line.strip():
-                self.last = line
-                logging.getLogger("tfformer").info("%s", line)
+        self._logging = True
+        try:
+            for line in filter(str.strip, lines):
+                self.lines.append(line)
+                warns = line.startswith("warning: ") or ": warning: " in line
+                level = logging.WARNING if warns else logging.INFO
+                logging.getLogger("tfformer").log(level, "%s", line)
+        finally:
+            self._logging = False
         return len(text)
+
+    def release(self) -> None:
+        """Gives handlers that were made meanwhile the stream from before."""
+        for handler in logging.getLogger().handlers:
+            if getattr(handler, "stream", None) is self:
+                handler.setStream(self.stream)  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ stand-ins are registered then.
 
 import importlib
 import importlib.abc
-import importlib.machinery
+import importlib.util
 import sys
 
 PACKAGE = "tfformer"
@@ -89,16 +89,24 @@ class Later:
 class _AfterKeras(importlib.abc.MetaPathFinder):
     """Calls `register` once more after Keras was imported."""
 
+    def __init__(self):
+        self.searching = False
+
     def find_spec(self, name, path, target=None):
-        if name != "keras":
+        if name != "keras" or self.searching:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        if spec is not None:
+        self.searching = True  # the other finders search
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.searching = False
+        if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
             def run_and_register(module):
                 run(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
                 register()
 
             spec.loader.exec_module = run_and_register

@@ -8,7 +8,7 @@ from tfformer.terminal import listing
 
 def main(arguments=None):
     """Prints the commands. Returns the exit code."""
-    return listing.run(Path(__file__).parent, arguments)
+    return listing.run(__package__, Path(__file__).parent, arguments)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,9 @@ own, over the whole line and by counts from this corpus.
     held-out       the pair is in --val or --test too, whatever its case and spaces
     repetitions    the same pair occurs before
 
---keep keeps the kinds that it names. A gzip file stays one if its name ends in .gz. A TSV gets the
-columns source, target and group, without a header.
+Encoding errors and markup stay: repair them in the files. --keep keeps the kinds that it names. A
+gzip file stays one if its name ends in .gz. A TSV gets the columns source, target and group,
+without a header.
 
 Memory: about 60 bytes a pair, with --clean 160. Exit codes: 0 checked, whatever was found; 1 an
 error of the corpus or the disk; 2 wrong usage; 130 or 143 interrupted.
@@ -166,8 +167,8 @@ def require_place(options):
     folder, names = options.clean, [path.name for path in corpus_files(options)]
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise ValueError(f"--clean must not exist yet or be an empty folder, got {folder}")
-    if options.out and options.out.resolve() == folder.resolve():
-        raise ValueError(f"--clean must not be the folder of --out, got {folder}")
+    if options.out and folder.resolve() in (options.out.resolve(), *options.out.resolve().parents):
+        raise ValueError(f"--clean must not be the folder of --out or above it, got {folder}")
     if len(set(names)) < len(names):
         raise ValueError(
             f"--clean needs different names of SOURCE and TARGET, got {names[0]} twice"

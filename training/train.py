@@ -30,6 +30,7 @@ import contextlib
 import dataclasses
 import gc
 import os
+import shlex
 import sys
 
 from tfformer.terminal.command import CLOSED
@@ -276,8 +277,11 @@ def _train(command, arguments, recipe, begun):
     prepared = arguments.run / PREPARED
     history, facts = training.state.progress["history"], read_json(prepared / CORPUS)
     if reason := hardly_learned(history, vars(training.recipe), facts):
-        more = f"--run {arguments.run} --resume --epochs {2 * training.recipe.epochs}"
-        training.say(f"warning: the model has hardly learned: {reason}: tfformer train {more}")
+        words = ["tfformer", "train", "--run", str(arguments.run), "--resume"]
+        words += ["--epochs", str(2 * training.recipe.epochs)]
+        if training.recipe.max_minutes:
+            words += ["--max-minutes", f"{2 * training.recipe.max_minutes:g}"]
+        training.say(f"warning: the model has hardly learned: {reason}: {shlex.join(words)}")
     return 0
 
 

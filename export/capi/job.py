@@ -16,13 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-import tfformer
+from tfformer import checkout
 from tfformer.terminal.command import REMARK, remarks_are_wanted
 
 from .library import ServingError
 from .session import ServingSession
-
-ROOT = Path(tfformer.__file__).resolve().parents[1]  # where a child process finds this package
 
 
 def serve_calls(
@@ -44,8 +42,8 @@ def serve_calls(
         write_job(job, directory, calls, xla)
         try:
             child = subprocess.run(
-                [python or sys.executable, "-m", __name__, job],
-                cwd=ROOT, env=child_environment(log_level=2), timeout=timeout,
+                [python or sys.executable, "-P", "-m", __name__, job],
+                env=child_environment(log_level=2), timeout=timeout,
                 stdin=subprocess.DEVNULL, capture_output=True,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
@@ -66,7 +64,7 @@ def serve_calls(
 
 def child_environment(log_level: int) -> dict[str, str]:
     """The environment variables of a child process with its own session."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [*checkout.folders(), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),

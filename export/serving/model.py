@@ -44,7 +44,7 @@ class Model:
         graph: its `export.verification.graph.Graph`.
         worker: the `Worker` that runs it.
         deployment: the part "deployment" of the report beside the version; {} if there is none.
-        most_rows: the maximum number of rows of a request, from that report, else `MAX_ROWS`.
+        max_rows: the maximum number of rows of a request, from that report, else `MAX_ROWS`.
 
     Raises:
         ServingError: the SavedModel does not load, or a warm-up request fails.

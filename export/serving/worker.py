@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from ..capi.job import ROOT, child_environment, how_it_ended, pass_on
+from ..capi.job import child_environment, how_it_ended, pass_on
 from ..capi.library import ServingError, as_serving_error
 from ..capi.session import ServingSession
 from .deadline import Deadline
@@ -48,8 +48,8 @@ class Worker:
         threads = {"intra_op_threads": intra_op_threads, "inter_op_threads": inter_op_threads}
         self._pipe, theirs = multiprocessing.Pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], cwd=ROOT, env=child_environment(log_level=3),
+            [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()], env=child_environment(log_level=3),
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
             process_group=0,  # Ctrl-C goes to the server, which then ends this process
         )  # fmt: skip

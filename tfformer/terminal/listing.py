@@ -15,14 +15,13 @@ def commands(folder):
             yield path.stem, first.split(": ")[0].rstrip(".")
 
 
-def run(folder, arguments=None):
-    """Prints the commands of a folder. Returns the exit code."""
-    name = Path(folder).name
+def run(name, folder, arguments=None):
+    """Prints the commands of the package `name` in a folder. Returns the exit code."""
 
     def show(_):
         print(f"usage: python -m {name}.COMMAND ...\n")
         for command, purpose in commands(folder):
-            print(f"  {name + '.' + command:26} {purpose}")
+            print(f"  {name + '.' + command:35} {purpose}")
         return 0
 
     text = "Lists the commands. --help of a command describes it."

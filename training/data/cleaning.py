@@ -34,7 +34,7 @@ class Cleaner:
         self._seen = set()
 
     def kept(self, pairs):
-        """Yields the pairs that stay."""
+        """Yields the pairs that are kept."""
         for pair in pairs:
             reason = next(filter(self.dropped.__contains__, self._reasons(pair)), "kept")
             self.counts[reason] += 1

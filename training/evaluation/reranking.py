@@ -15,11 +15,8 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
-from sacrebleu.metrics import BLEU, CHRF
 
-# The utility of a text against another. BLEU has n-grams no longer than the text (Papineni et al.
-# 2002; Popovic 2015).
-UTILITIES = {"bleu": BLEU(effective_order=True), "chrf": CHRF()}
+from .utility import UTILITIES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,9 +174,7 @@ def expected_utility(one, utility):
         weights /= weights.sum()
     likely = weights > 0
     references = [text for text, there in zip(one.texts, likely, strict=True) if there]
-    score = UTILITIES[utility].sentence_score
-    found = [[score(text, [other]).score for other in references] for text in one.texts]  # [n, m]
-    return np.array(found) @ weights[likely]
+    return UTILITIES[utility](one.texts, references) @ weights[likely]
 
 
 def reversed_words(text):

@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import threading
 
 
 class Interrupted(Exception):
@@ -37,7 +38,10 @@ class Signals:
         def note(number, frame):
             self.number = number
 
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        # Only the main thread of a program may set signal handlers.
+        own = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if own else ()
+        before = {number: signal.signal(number, note) for number in numbers}
         try:
             yield
         finally:
