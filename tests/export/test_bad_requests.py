@@ -83,7 +83,7 @@ def test_the_command_prints_the_table(base, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bad_requests, "cases", few)
     assert bad_requests.main([str(base)]) == 1
     output, error = capsys.readouterr()
-    assert "| a signature that there is not | `translate` | FAILED_PRECONDITION | 400 |" in output
+    assert "| a signature that does not exist | `translate` | FAILED_PRECONDITION | 400 |" in output
     assert "| a text | `serving_default` | OK | 200 **not as documented** |" in output
     assert output.count("\n| ") == 3
     assert error.splitlines()[-1].endswith("error: not as documented: a text")

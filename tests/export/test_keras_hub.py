@@ -143,7 +143,7 @@ def test_a_foreign_or_missing_preset_is_one_line(tmp_path, capsys):
 def test_an_option_of_another_kind_is_one_line(preset, tmp_path, capsys):
     assert keras_hub.main([str(preset), str(tmp_path / "exported"), "--top-k", "5"]) == 1
     said = capsys.readouterr().err
-    assert "of a T5Seq2SeqLM the options must be of" in said and "got 'top_k'" in said
+    assert "for a T5Seq2SeqLM, options must be of" in said and "got 'top_k'" in said
     assert not (tmp_path / "exported").exists()
 
 
@@ -174,4 +174,5 @@ def test_a_quantized_preset_says_what_it_is(tmp_path, capsys):
         model.backbone.quantize("int8")
         return model
 
-    refused(saved(quantized, tmp_path / "int8"), tmp_path, capsys, "is quantized to int8, and a")
+    preset = saved(quantized, tmp_path / "int8")
+    refused(preset, tmp_path, capsys, "must have float weights, got int8")

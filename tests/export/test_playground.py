@@ -9,11 +9,11 @@ import urllib.request
 
 import pytest
 from browser import PROGRAM, Browser
-from tfformer.text.sides import SPECIAL
 
 from export import playground
 from export.playground import PAGE, Playground
 from export.remote.answers import RequestError
+from tfformer.text.vocabularies import SPECIAL
 
 
 @pytest.fixture(scope="module")

@@ -195,7 +195,11 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
     for main, arguments, said in (
         (evaluate.main, [run, "--source", text, "--target", text], "'encoder-decoder' or"),
         (evaluate.main, [run, "--text", text], "'language-model', got 'classifier'"),
-        (evaluate.main, [run, "--source", text, "--labels", text, "--greedy"], "--greedy is for"),
+        (
+            evaluate.main,
+            [run, "--source", text, "--labels", text, "--greedy"],
+            "--greedy needs a translator",
+        ),
         (translate.main, [run, "--picture", str(tmp_path / "x.png")], "'encoder-decoder', got"),
         (translate.main, [run, "--beam-width", "3"], "beam_width is no option of the family"),
     ):

@@ -152,7 +152,7 @@ def test_a_run_in_the_middle_of_an_epoch_cannot_end_before_it(tmp_path, capsys, 
 def test_a_run_goes_on_with_its_own_corpus(begun, files, capsys):
     resume = ["--run", str(begun), "--resume"]
     assert "begun with the recipe `killing_recipe.py`" in fails(["dates", *resume], capsys, 2)
-    assert "not with `source.txt`" in fails([*files()[:4], *resume], capsys, 2)
+    assert "cannot continue with `source.txt`" in fails([*files()[:4], *resume], capsys, 2)
     assert train.main(resume) == 0
 
 
