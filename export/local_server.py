@@ -242,7 +242,7 @@ def _serve(command, options, signals):
             return command.fail(error.message)
         warn(f"gRPC at 127.0.0.1:{server.port}, REST at 127.0.0.1:{server.rest_port}")
         signals.wait()
-        warn(f"ends within {DRAIN} seconds; a second Ctrl-C ends it at once")
+        warn(f"shutting down: ends within {DRAIN} seconds; a second Ctrl-C ends it at once")
     return 0
 
 

@@ -171,7 +171,7 @@ def test_what_runs_has_some_seconds_to_end_and_a_second_signal_none(short, secon
         start = time.monotonic()
         process.send_signal(signal.SIGTERM)
         if second:
-            wait_until(lambda: "ending" in process.stderr.readline())
+            wait_until(lambda: "shutting down" in process.stderr.readline())
             process.send_signal(signal.SIGINT)
         code, seconds = process.wait(SECONDS), time.monotonic() - start
         assert (code, seconds < 2) == ((-signal.SIGINT, True) if second else (0, False))
