@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 NAMES = [name for group in COMMANDS.values() for name in group]
 TRAIN = [
     "train", "--source", "a.en", "--target", "a.de", "--run", "runs/a", "--preset", "tiny",
-    "--vocabulary-size", "270", "--checkpoint-steps", "2", "--batch-tokens", "128",
+    "--vocabulary-size", "300", "--checkpoint-steps", "2", "--batch-tokens", "128",
 ]  # fmt: skip
 
 
