@@ -114,10 +114,10 @@ def test_from_two_text_files_to_an_answered_request(installed):
     assert report["passed"] and report["checks"]
     server = installed.begin("serve", "exported/a", "--port", "0", "--rest-port", "0")
     try:
-        line = next(line for line in server.stdout if "curl" in line or "http" in line)
-        port = re.search(r"localhost:(\d+)", line)[1]
+        line = next(line for line in server.stdout if "curl" in line)
+        port = re.search(r"127\.0\.0\.1:(\d+)", line)[1]
         request = urllib.request.Request(
-            f"http://localhost:{port}/v1/models/a:predict",
+            f"http://127.0.0.1:{port}/v1/models/a:predict",
             json.dumps({"instances": ["a red house 3"]}).encode(),
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
