@@ -236,9 +236,9 @@ def _train(command, arguments, recipe, begun):
     # Here, not above: TensorFlow is imported only for a valid command line.
     import tensorflow as tf
 
-    from tfformer.files import RunError, read_json
+    from tfformer.files import RunError
 
-    from .preparation.prepare import CORPUS, PREPARED, write_settings
+    from .preparation.prepare import read_facts, write_settings
     from .report.progress import Diverged
     from .trainer import fit
     from .trainer.signals import Interrupted
@@ -274,8 +274,7 @@ def _train(command, arguments, recipe, begun):
     task, best = training.task, training.state.progress["best"]
     words = task.figure_words(best[task.figure])
     training.say(f"best model: validation {words}, in {arguments.run}")
-    prepared = arguments.run / PREPARED
-    history, facts = training.state.progress["history"], read_json(prepared / CORPUS)
+    history, (_, facts) = training.state.progress["history"], read_facts(arguments.run)
     if reason := hardly_learned(history, vars(training.recipe), facts):
         words = ["tfformer", "train", "--run", str(arguments.run), "--resume"]
         words += ["--epochs", str(2 * training.recipe.epochs)]

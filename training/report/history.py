@@ -6,7 +6,7 @@ from pathlib import Path
 
 LOG = "log.csv"
 # The facts about runs that a training began with.
-INITIAL = {"init", "encoder", "decoder"}
+INITIAL = ("init", "encoder", "decoder")
 
 
 def write_history(directory, rows):
@@ -59,7 +59,8 @@ def hardly_learned(history, settings, facts):
     scores = [row["val_bleu"] for row in history if "val_bleu" in row]
     if scores and max(scores) < 1:
         return f"its best validation BLEU is {max(scores):.2f}"
+    initialised = any(facts.get(name) for name in INITIAL)
     steps, warmup = history[-1].get("step"), settings.get("warmup_steps", 0)
-    if settings.get("warmup", True) and not facts.keys() & INITIAL and steps and steps < warmup:
+    if settings.get("warmup", True) and not initialised and steps and steps < warmup:
         return f"it ended after {steps:,.0f} steps, in the warm-up of {warmup:,} steps"
     return None

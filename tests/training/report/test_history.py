@@ -49,7 +49,12 @@ def test_what_a_history_lacks_is_not_drawn(tmp_path):
     ("row", "facts", "reason"),
     [
         ({"step": 40, "val_loss": 5.0}, {}, "it ended after 40 steps, in the warm-up of 100 steps"),
-        ({"step": 40, "val_loss": 5.0}, {"init": {}}, None),
+        (
+            {"step": 40, "val_loss": 5.0},
+            {"init": None},
+            "it ended after 40 steps, in the warm-up of 100 steps",
+        ),
+        ({"step": 40, "val_loss": 5.0}, {"init": {"run": "a"}}, None),
         ({"step": 100, "val_loss": 5.0}, {}, None),
         ({"step": 400, "val_bleu": 0.02}, {"init": {}}, "its best validation BLEU is 0.02"),
         ({"step": 400, "val_bleu": 1.0}, {}, None),
