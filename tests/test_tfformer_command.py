@@ -13,11 +13,9 @@ import pytest
 from paths import ROOT
 
 import tfformer
-from tfformer.__main__ import COMMANDS, main
+from tfformer.__main__ import COMMANDS, MODULES, main
 from tfformer.terminal import command, listing
 from tfformer.terminal.extras import EXTRAS, missing
-
-MODULES = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,9 @@ import zipfile
 import pytest
 from paths import ROOT
 
-from tfformer.__main__ import COMMANDS
+from tfformer.__main__ import MODULES
 
 pytestmark = pytest.mark.slow
-NAMES = [name for group in COMMANDS.values() for name in group]
 TRAIN = [
     "train", "--source", "a.en", "--target", "a.de", "--run", "runs/a", "--preset", "tiny",
     "--vocabulary-size", "300", "--checkpoint-steps", "2", "--batch-tokens", "128",
@@ -95,7 +94,7 @@ def test_nothing_called_training_or_export_is_installed(installed):
 
 
 def test_every_command_has_its_help(installed):
-    for name in NAMES:
+    for name in MODULES:
         assert installed(name, "--help").startswith(f"usage: tfformer {name} ")
 
 

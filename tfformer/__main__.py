@@ -49,6 +49,8 @@ COMMANDS = {
         "translate-export": ("export.translate", "translate lines with a SavedModel"),
     },
 }
+# The module of each command.
+MODULES = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}
 USAGE = "usage: tfformer [-h] [--version] COMMAND ...\n"
 
 
@@ -58,21 +60,20 @@ def main(arguments: list[str] | None = None) -> int:
     completing = "_ARGCOMPLETE" in os.environ  # the shell completes a command line
     if completing:
         words = _words_to_complete()
-    known = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}
     if words[:1] in ([], ["-h"], ["--help"]):
         print(_help())
         return 0
     if words[0] == "--version":
         print(f"tfformer {__version__}")
         return 0
-    if words[0] not in known:
-        near = difflib.get_close_matches(words[0], known, 1)
+    if words[0] not in MODULES:
+        near = difflib.get_close_matches(words[0], MODULES, 1)
         hint = f": did you mean {near[0]}?" if near else ""
         print(f"tfformer: error: no command {words[0]!r}{hint} (see --help)", file=sys.stderr)
         return 2
     command.called_as = f"tfformer {words[0]}"
     try:
-        module = importlib.import_module(f"tfformer.{known[words[0]]}")
+        module = importlib.import_module(f"tfformer.{MODULES[words[0]]}")
         if arguments is None and not completing and hasattr(module, "prepare_process"):
             module.prepare_process("tfformer" if __name__ == "__main__" else sys.argv[0])
         return module.main(words[1:])
@@ -96,8 +97,7 @@ def _words_to_complete() -> list[str]:
         import argcomplete
 
         parser = argparse.ArgumentParser("tfformer")
-        names = [name for group in COMMANDS.values() for name in group]
-        parser.add_argument("command", choices=names)
+        parser.add_argument("command", choices=MODULES)
         argcomplete.autocomplete(parser)
     shorter = re.sub(r"\s+\S+", "", line, count=1)
     os.environ["COMP_LINE"] = shorter

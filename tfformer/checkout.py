@@ -13,12 +13,12 @@ from pathlib import Path
 NAMES = ("training", "export")
 
 
-def folders():
-    """The root folder of a checkout, in a list; an empty list for an installed package."""
+def root():
+    """The root folder of a checkout; None for an installed package."""
     library = Path(__file__).parent
     inside = (library / NAMES[0]).exists()
     beside = (library.parent / NAMES[0] / "__main__.py").exists()
-    return [str(library.parent)] if beside and not inside else []
+    return str(library.parent) if beside and not inside else None
 
 
 class _Beside(importlib.abc.MetaPathFinder):
@@ -28,7 +28,7 @@ class _Beside(importlib.abc.MetaPathFinder):
         package, _, top = name.rpartition(".")
         if package != "tfformer" or top not in NAMES:
             return None
-        folder = Path(*folders(), top)
+        folder = Path(root(), top)
         places = [str(folder)]
         return importlib.util.spec_from_file_location(
             name, folder / "__init__.py", submodule_search_locations=places
@@ -37,7 +37,7 @@ class _Beside(importlib.abc.MetaPathFinder):
 
 def find_commands():
     """Makes the packages of commands importable as `tfformer.training` and `tfformer.export`."""
-    if folders():
+    if root():
         sys.meta_path.append(_Beside())
 
 

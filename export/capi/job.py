@@ -64,7 +64,7 @@ def serve_calls(
 
 def child_environment(log_level: int) -> dict[str, str]:
     """The environment variables of a child process with its own session."""
-    paths = [*checkout.folders(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = filter(None, [checkout.root(), os.environ.get("PYTHONPATH")])
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from paths import ROOT
 
-from tfformer.__main__ import COMMANDS
+from tfformer.__main__ import MODULES
 
 PAGES = [
     "README.md",
@@ -18,8 +18,6 @@ PAGES = [
     ),
 ]
 SHELL = ("", "bash", "sh")
-# The module of each command of tfformer.
-MODULES = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}
 # (page, how the block begins) of those without a language that are no shell: {..: what it is}
 FIGURES = {
     ("README.md", "two text files"): "a drawing",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tfformer import checkout
 
-CHECKOUT = next(iter(checkout.folders()), None)
+CHECKOUT = checkout.root()
 # Instructions that determine the speed of a matrix product, with their names in /proc/cpuinfo.
 INSTRUCTIONS = (
     "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16",
