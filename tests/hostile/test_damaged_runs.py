@@ -9,14 +9,12 @@ import itertools
 import json
 import random
 import shutil
-import tempfile
 
 import processes
 import pytest
 from shared import once
 from workers import RECIPE, start
 
-SECONDS = 300
 # What commands write anew, whatever was there.
 WRITTEN = {".lock", "README.md", "curve.png", "evaluation.json", "scores.json", "sessions.json"}
 
@@ -79,19 +77,9 @@ def whole(tmp_path_factory):
     return once(tmp_path_factory, "damaged", make) / "run"
 
 
-def ended(module, arguments):
-    """(exit code, what it said) of a command."""
-    with tempfile.NamedTemporaryFile("r", errors="replace") as output:
-        process = processes.begin(module, arguments, output=output)
-        try:
-            return process.wait(SECONDS), output.read()
-        finally:
-            process.kill()
-
-
 def ask(command, run, *beside):
     module, options = COMMANDS[command]
-    return ended(module, [*options, run, *beside])
+    return processes.ended(module, [*options, run, *beside])
 
 
 def files(run):

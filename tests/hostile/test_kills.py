@@ -10,7 +10,6 @@ import itertools
 import json
 import shutil
 import signal
-import tempfile
 
 import numpy as np
 import processes
@@ -23,7 +22,6 @@ from writers import SHORT_EXPORT
 
 from tfformer import run
 
-SECONDS = 300
 # What a process has when it was stopped: by a signal that it cannot see, and by those it can.
 CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
 # Of so many cases `make test-slow` tries one, `make test-hostile` all.
@@ -39,13 +37,7 @@ def ended(module, arguments, folder, record, stop=None, before=""):
     """
     stop = stop and (stop[0], int(stop[1]))
     watch = f"from file_operations import watch; note = watch({str(folder)!r}, {str(record)!r}, "
-    with tempfile.NamedTemporaryFile("r", errors="replace") as output:
-        before = f"{watch}{stop})\n{before}"
-        process = processes.begin(module, arguments, output=output, before=before)
-        try:
-            return process.wait(SECONDS), output.read()
-        finally:
-            process.kill()
+    return processes.ended(module, arguments, before=f"{watch}{stop})\n{before}")
 
 
 def operations(record):

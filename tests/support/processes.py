@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 
 from paths import ROOT, SUPPORT
 
@@ -35,6 +36,22 @@ def begin(module, arguments, environment=(), output=subprocess.DEVNULL, limit=No
         stdout=output,
         stderr=subprocess.STDOUT,
     )
+
+
+def ended(module, arguments, seconds=300, **options):
+    """Runs a command to its end, or kills it after `seconds`: its exit code and its output.
+
+    `options` are those of `begin`. A file takes the output: a pipe would stay open in a child
+    process that outlives the command.
+    """
+    with tempfile.TemporaryFile() as output:
+        process = begin(module, arguments, output=output, **options)
+        try:
+            code = process.wait(seconds)
+        finally:
+            process.kill()
+        output.seek(0)  # the process moved the file's position, which both share
+        return code, output.read().decode(errors="replace")
 
 
 def train(arguments, environment=(), limit=None):

@@ -269,7 +269,5 @@ def test_a_version_with_options_is_refused_by_a_server_that_batches(served_model
     model = add_version(served_model / "1", tmp_path, 1)
     write_log(model, ["beam_search"])
     with LocalServer(one_model("tiny", tmp_path), batching=BatchingParameters()) as server:
-        with pytest.raises(
-            ServingError, match="UNKNOWN: .* got beam_width; `python -m export.saved_model RUN"
-        ):
+        with pytest.raises(ServingError, match="UNKNOWN: .* got beam_width; `tfformer export RUN"):
             server.versions.require_all()
