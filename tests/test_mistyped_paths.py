@@ -49,6 +49,7 @@ CASES = [
         "--output: typo is not",
     ),
     ("training.evaluate run --source a.tsv --backward typo", 1, "typo is no directory"),
+    ("training.import_hf typo new", 1, "FOLDER must be a folder or a name on the hub"),
     ("training.import_marian typo new", 1, "FOLDER must be a folder or a name on the hub"),
     ("training.import_marian folder run", 1, "RUN must not exist yet, got run"),
     ("training.import_opennmt typo new --vocabulary a.txt", 1, "typo must be a model directory"),

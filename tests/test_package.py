@@ -63,6 +63,7 @@ COMMANDS = [
     "CommandError",
     "evaluate_run",
     "export_run",
+    "import_hf",
     "import_marian",
     "import_opennmt",
     "train_model",

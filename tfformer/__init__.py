@@ -71,6 +71,7 @@ _MODULES = {
     "from_keras_hub": "tfformer.layers.keras_hub",
     "generate": "tfformer.inference.generate",
     "greedy_search": "tfformer.search",
+    "import_hf": "tfformer.commands",
     "import_marian": "tfformer.commands",
     "import_opennmt": "tfformer.commands",
     "load": "tfformer.run",

@@ -3,6 +3,7 @@
 from tfformer.commands import CommandError as CommandError
 from tfformer.commands import evaluate_run as evaluate_run
 from tfformer.commands import export_run as export_run
+from tfformer.commands import import_hf as import_hf
 from tfformer.commands import import_marian as import_marian
 from tfformer.commands import import_opennmt as import_opennmt
 from tfformer.commands import train_model as train_model

@@ -26,6 +26,7 @@ COMMANDS = {
         "train": ("training.train", "train a model, or go on with a training"),
         "average": ("training.average", "average the weights of several runs"),
         "shortlist": ("training.shortlist", "learn which target tokens a source token needs"),
+        "import": ("training.import_hf", "make a run of a model of Hugging Face"),
         "import-marian": ("training.import_marian", "make a run of a Marian model (Hugging Face)"),
         "import-opennmt": ("training.import_opennmt", "make a run of a model of OpenNMT-tf 2"),
     },

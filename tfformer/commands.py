@@ -147,6 +147,31 @@ def verify_export(directory: StrPath, **options: Any) -> None:
     _run("export.verify", [directory], options)
 
 
+def import_hf(folder: StrPath, run: StrPath, **options: Any) -> Path:
+    """Make a run of a model of Hugging Face, as `tfformer import` does.
+
+    Args:
+        folder: the model's folder, or its name on the hub.
+        run: the new run directory.
+        **options: see `tfformer import --help`.
+
+    Returns:
+        The run directory, a Path.
+
+    Raises:
+        CommandError: the folder or the disk is at fault. Then nothing is written.
+
+    Example:
+        >>> try:
+        ...     tfformer.import_hf("none", "runs/imported")
+        ... except tfformer.CommandError as error:
+        ...     print(error)
+        FOLDER must be a folder or a name on the hub, as ORGANISATION/MODEL, got none
+    """
+    _run("training.import_hf", [folder, run], options)
+    return Path(run)
+
+
 def import_marian(folder: StrPath, run: StrPath, **options: Any) -> Path:
     """Make a run of a Marian model of Hugging Face, as `tfformer import-marian` does.
 

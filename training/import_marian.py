@@ -18,43 +18,19 @@ lacks, which is named: nothing is written; 2 wrong usage; 130 or 143 interrupted
 """
 
 import sys
-from pathlib import Path
 
-from tfformer.terminal.command import Parser
-
-from .importers.hub import folder_of, require_folder
+from . import import_hf
 
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.import_marian", __doc__, new={"run": "RUN"})
-    parser.add_argument("folder", metavar="FOLDER", help="the model; or its name on the hub")
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run directory to create")
-    return parser
+    return import_hf.parser("training.import_marian", __doc__)
 
 
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
-def _run(command, options):
-    try:
-        require_folder(options.folder)
-    except ValueError as error:
-        return command.fail(error)
-
-    from .importers.imported import run_import
-    from .importers.marian import NEEDED, OTHERS, read_marian
-    from .importers.weights import READERS
-
-    def read():
-        folder = folder_of(options.folder, (*NEEDED, *OTHERS), READERS)
-        print(f"reading {folder} ...", file=sys.stderr)
-        return read_marian(folder)
-
-    return run_import(command, options.run, read)
+    return command.run(lambda options: import_hf.run(command, options, "marian"), arguments)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,7 @@ PLACEHOLDERS = {
 # What it is to a command for which it is something else.
 OWN_PLACEHOLDERS = {
     ("training.train", "FILE"): "mine.toml",
+    ("training.import_hf", "FOLDER"): "opus-mt-en-de",
     ("training.import_marian", "FOLDER"): "opus-mt-en-de",
     ("training.import_opennmt", "FOLDER"): "model_dir",
     ("training.import_opennmt", "FILE"): "wmtende.vocab",

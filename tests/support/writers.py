@@ -84,6 +84,9 @@ WRITERS = {
     "training.facts": Writer(lambda given, folder: [], prints=True, files=False),
     "training.rooms": Writer(lambda given, folder: [], prints=True, files=False),
     "training.names": Writer(lambda given, folder: [], prints=True, files=False),
+    "training.import_hf": Writer(
+        lambda given, folder: [DATA / "marian" / "joint", folder / "run"]
+    ),
     "training.import_marian": Writer(
         lambda given, folder: [DATA / "marian" / "joint", folder / "run"]
     ),

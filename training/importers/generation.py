@@ -1,10 +1,10 @@
-"""Converts the generation options of a Marian model of Hugging Face to options of a run."""
+"""Converts the generation options of a Hugging Face model to search options of a run."""
 
 from pathlib import Path
 
 from tfformer.config.search_options import OPTIONS
 
-from .marian_options import read_json_object
+from .options import read_json_object
 
 # Options that change a search and have no counterpart here, by the value that changes nothing. None
 # always changes nothing. (Hugging Face applies the repetition penalty to log-probabilities, not to
@@ -45,7 +45,7 @@ def require_same_ids(generation, config):
 def search_options(generation, eos, max_positions):
     """The keyword arguments for a `Translator` that searches with these options.
 
-    In Hugging Face a length includes the start token; here it does not. `eos` is Marian's id.
+    In Hugging Face a length includes the start token; here it does not. `eos` is its id there.
 
     Raises:
         ValueError: an option has no counterpart, or breaks its rule. The message names it.

@@ -17,6 +17,7 @@ class Imported(NamedTuple):
     search: the search options that the run stores, by name.
     origin: facts about where the model is from, as JSON.
     notes: lines for the user.
+    family: its family, one of `tfformer.models.FAMILIES`. Default: the encoder-decoder.
     """
 
     config: Any
@@ -25,6 +26,7 @@ class Imported(NamedTuple):
     search: dict
     origin: dict
     notes: tuple = ()
+    family: str = ENCODER_DECODER
 
     def describe(self):
         """A description of the model in words."""
@@ -56,12 +58,13 @@ def write(imported, directory):
     """Writes an `Imported` as a run directory, completely or not at all."""
     from tfformer.service.families import SERVICES
 
-    config, tokenizer, search = imported.config, imported.tokenizer, imported.search
+    family, config, search = imported.family, imported.config, imported.search
     # The service checks the search options. A small model is enough for that.
-    small = {"d_model": 2 * config.num_heads, "d_ff": 1}
-    small |= {"num_encoder_layers": 1, "num_decoder_layers": 1}
-    model = FAMILIES[ENCODER_DECODER].model(dataclasses.replace(config, **small))
-    SERVICES[ENCODER_DECODER](model, tokenizer, **search)
-    parts = ENCODER_DECODER, config, imported.weights, tokenizer, search
+    small = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_layers": 1}
+    small = {name: value for name, value in small.items() if hasattr(config, name)}
+    small |= {"d_model": 2 * config.num_heads, "d_ff": 1}
+    model = FAMILIES[family].model(dataclasses.replace(config, **small))
+    SERVICES[family](model, imported.tokenizer, **search)
+    parts = family, config, imported.weights, imported.tokenizer, search
     training = {"imported": imported.origin}
     run.save_new(directory, *parts, training, write=run.save_weights)

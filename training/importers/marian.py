@@ -15,17 +15,17 @@ them:
 
 from pathlib import Path
 
-from .imported import Imported
-from .marian_options import configuration, read_options
-from .marian_search import (
+from .generation import (
     impossible_ids,
     read_generation,
     require_same_ids,
     search_options,
 )
+from .imported import Imported
+from .marian_options import configuration, read_options
 from .marian_text import read_text
 from .marian_weights import read_weights, require_sizes
-from .recognise import MARIAN, described
+from .options import require_files
 from .weights import Weights
 
 NEEDED = ("config.json", "source.spm", "target.spm", "vocab.json")
@@ -36,7 +36,7 @@ OTHERS = (
 )  # fmt: skip
 
 
-def read_marian(folder):
+def read(folder):
     """Reads a Marian folder of Hugging Face into an `Imported`.
 
     Raises:
@@ -44,11 +44,7 @@ def read_marian(folder):
         OSError: a file cannot be read.
     """
     folder = Path(folder)
-    if (found := described(folder)) != MARIAN:
-        raise ValueError(f"{folder} must be a Marian folder (config.json: model_type), got {found}")
-    for name in NEEDED:
-        if not folder.joinpath(name).is_file():
-            raise ValueError(f"{folder} must be a Marian folder, with {name}, got none")
+    require_files(folder, NEEDED)
     options = read_options(folder / "config.json")
     generation = read_generation(folder, options)
     require_same_ids(generation, options)

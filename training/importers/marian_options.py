@@ -1,12 +1,17 @@
 """Reads the options of a Marian model of Hugging Face and converts them to a configuration."""
 
-import json
-
 from tfformer.config import TransformerConfig
-from tfformer.files import LONGEST_TEXT, read_bytes
 
-EPSILON = 1e-5  # of PyTorch's LayerNorm
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
+from .options import (
+    ACTIVATIONS,
+    EPSILON,
+    activation_of,
+    read_json_object,
+    require_fixed,
+    require_flags,
+    require_whole,
+)
+
 SIZES = (
     "vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
     "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
@@ -28,34 +33,12 @@ FLAGS = {
 }
 
 
-def read_json_object(path):
-    """Reads a JSON file that contains an object. Raises a ValueError that names the file."""
-    content = read_bytes(path, LONGEST_TEXT)
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} must be a JSON object, got {type(found).__name__}")
-    return found
-
-
 def read_options(path):
     """Reads the options of a `config.json`, and adds the defaults of those that we use."""
     found = read_json_object(path)
-    for name, (value, default) in FIXED.items():
-        if found.get(name, default) != value:
-            raise ValueError(f"{path}: {name} must be {value!r}, got {found.get(name)!r}")
-    if isinstance(found.get("eos_token_id"), list) and len(found["eos_token_id"]) == 1:
-        found["eos_token_id"] = found["eos_token_id"][0]
-    for name in SIZES:
-        minimum = 0 if name.endswith("_id") else 1
-        if type(found.get(name)) is not int or found[name] < minimum:
-            rule = f"must be an integer of at least {minimum}"
-            raise ValueError(f"{path}: {name} {rule}, got {found.get(name)!r}")
-    for name, default in FLAGS.items():
-        if type(found.setdefault(name, default)) is not bool:
-            raise ValueError(f"{path}: {name} must be true or false, got {found[name]!r}")
+    require_fixed(found, path, FIXED)
+    require_whole(found, path, SIZES)
+    require_flags(found, path, FLAGS)
     target = found.get("decoder_vocab_size") or found["vocab_size"]
     if type(target) is not int or target < 1:
         raise ValueError(f"{path}: decoder_vocab_size must be a number of ids, got {target!r}")
@@ -81,10 +64,7 @@ def _require_possible(found, path):
         )
     if found["d_model"] % 2:
         raise ValueError(f"{path}: d_model must be even, got {found['d_model']}")
-    if (activation := found.get("activation_function", "gelu")) not in ACTIVATIONS:
-        raise ValueError(
-            f"{path}: activation_function must be one of {list(ACTIVATIONS)}, got {activation!r}"
-        )
+    activation_of(found.setdefault("activation_function", "gelu"), path)
 
 
 def configuration(options, tokenizer, tied):
@@ -97,6 +77,6 @@ def configuration(options, tokenizer, tied):
         dropout=options.get("dropout", 0.1),
         attention_dropout=options.get("attention_dropout", 0.0),
         activation_dropout=options.get("activation_dropout", 0.0),
-        activation=ACTIVATIONS[options.get("activation_function", "gelu")],
+        activation=ACTIVATIONS[options["activation_function"]],
         epsilon=EPSILON, tie_embeddings=tied, output_bias=True,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from tfformer.text.tokenizer import Tokenizer
 from tfformer.text.vocabularies import FILLING, SPECIAL
 
 from .id_mapping import Numbering, known_pieces
-from .marian_options import read_json_object
+from .options import read_json_object
 
 UNK, EOS = "<unk>", "</s>"  # the names of unk and eos in Marian
 

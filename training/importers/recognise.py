@@ -4,7 +4,9 @@ from pathlib import Path
 
 from tfformer.files import read_json
 
-MARIAN = "a Marian model of Hugging Face, which `tfformer import-marian` reads"
+# The families of Hugging Face that `tfformer import` reads: {model_type: the module beside this}.
+MODULES = {"marian": "marian"}
+HUGGING_FACE = "which `tfformer import` reads"
 OPENNMT = "a model directory of OpenNMT-tf, which `tfformer import-opennmt` reads"
 KERAS_HUB = "which `tfformer export-keras-hub` exports"
 # The families of Hugging Face that KerasHub reads and that a service here supports.
@@ -19,11 +21,12 @@ def described(folder):
         return OPENNMT if is_opennmt else "a folder without config.json"
     config = read_json(folder / "config.json")
     family = config.get("model_type")
-    if family == "marian":
-        return MARIAN
     if {"format", "sha256"} <= config.keys():
         return "a run, which needs no import"
     if "registered_name" in config:
         return f"a preset of KerasHub, {KERAS_HUB}"
-    reader = KERAS_HUB if family in OF_KERAS_HUB else "which nothing here reads"
+    reader = "which nothing here reads"
+    for known, command in ((OF_KERAS_HUB, KERAS_HUB), (MODULES, HUGGING_FACE)):
+        if family in tuple(known):  # a tuple, because `family` may be unhashable
+            reader = command
     return f"a model of the family {family!r:.99}, {reader}"

@@ -11,8 +11,8 @@ import tfformer
 from export import ctranslate2 as to_ctranslate2
 from tfformer.run import load_model, model_weights
 from training import import_marian, train
+from training.importers import marian as importer
 from training.importers.imported import write
-from training.importers.marian import read_marian
 from training.importers.safetensors import read_safetensors
 
 
@@ -37,7 +37,7 @@ def test_an_import_takes_little_more_memory_than_the_file(tmp_path):
     del arrays, array
     tracemalloc.start()
     try:
-        write(read_marian(folder), tmp_path / "run")
+        write(importer.read(folder), tmp_path / "run")
         used = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -14,7 +14,7 @@ from export.verification.reference import log_softmax
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.run import read_config
 from training import import_marian
-from training.importers.marian import read_marian
+from training.importers import marian as importer
 
 
 class Both:
@@ -136,7 +136,7 @@ def test_the_run_keeps_the_options_of_the_search(both):
 
 @pytest.fixture(scope="module")
 def codes():
-    return read_marian(marian.folder("codes")).tokenizer
+    return importer.read(marian.folder("codes")).tokenizer
 
 
 def test_a_code_is_one_id_in_front_of_a_text_and_text_elsewhere(codes):
@@ -178,18 +178,18 @@ def test_each_sentence_of_a_document_has_the_code_of_the_document(tmp_path):
 def test_one_spm_for_both_sides_is_one_tokenizer(tmp_path):
     folder = marian.copied("codes", tmp_path / "folder")
     (folder / "target.spm").write_bytes((folder / "source.spm").read_bytes())
-    tokenizer = read_marian(folder).tokenizer
+    tokenizer = importer.read(folder).tokenizer
     assert tokenizer.is_shared and list(tokenizer.files) == ["source.model"]
-    assert not read_marian(marian.folder("codes")).tokenizer.is_shared
+    assert not importer.read(marian.folder("codes")).tokenizer.is_shared
 
 
 def test_what_the_sources_table_lacks_is_no_concern_of_a_target_with_its_own(tmp_path):
-    before = read_marian(marian.folder("separate")).tokenizer
+    before = importer.read(marian.folder("separate")).tokenizer
     folder = marian.copied("separate", tmp_path / "folder")
     table = json.loads((folder / "vocab.json").read_text())
     del table["a"]
     (folder / "vocab.json").write_text(json.dumps(table))
-    after = read_marian(folder).tokenizer
+    after = importer.read(folder).tokenizer
     text = tf.constant(["a lake, alte Haus a"])
     assert after.encode_target(text).to_list() == before.encode_target(text).to_list()
     names = []
@@ -204,7 +204,7 @@ def test_what_the_sources_table_lacks_is_no_concern_of_a_target_with_its_own(tmp
 
 def test_what_the_source_cannot_spell_is_looked_up_in_the_table(tmp_path):
     """As in the original: SentencePiece gives an unknown character as it is written."""
-    tokenizer = read_marian(marian.folder("joint")).tokenizer
+    tokenizer = importer.read(marian.folder("joint")).tokenizer
     original = sentencepiece.SentencePieceProcessor(
         model_file=str(marian.folder("joint") / "source.spm")
     )
@@ -224,7 +224,7 @@ def test_ids_that_must_not_be_said_are_not(tmp_path):
     path = folder / "generation_config.json"
     table = json.loads((folder / "vocab.json").read_text())
     marian.changed(path, bad_words_ids=[[table["<pad>"]], [table["H"]]])
-    before, after = read_marian(marian.folder("joint")), read_marian(folder)
+    before, after = importer.read(marian.folder("joint")), importer.read(folder)
     number = after.tokenizer.pieces("target").index("H")
     bias = "output_projection/bias"
     differs = before.weights[bias] != after.weights[bias]

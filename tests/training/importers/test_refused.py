@@ -222,7 +222,7 @@ def test_a_file_without_an_end_or_too_large_is_named(name, tmp_path, refused):
     assert "got 8,796,093,022,208" in said
     path.unlink()
     path.symlink_to("/dev/zero")
-    wrong = f"with {name}, got none", f"{path} must be a regular file, got a device"
+    wrong = f"must have {name}, got none", f"{path} must be a regular file, got a device"
     assert refused(folder).endswith(wrong)
 
 
