@@ -6,7 +6,7 @@ from keras import ops
 
 from tfformer.config import BOS, EOS, UNK
 from tfformer.layers.attention import MultiHeadAttention
-from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.feed_forward import GATED, FeedForward
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense
 from tfformer.layers.weight_matrices import float_matrix
@@ -17,9 +17,17 @@ EXPRESSED = {
     "attention_positions": "none",
     "key_value_heads": "num_heads",
     "location_width": 0,
+    "heads_width": "d_model",
 }
-# Names of `ctranslate2.specs.common_spec.Activation`; the GELU of both is the exact one.
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+# Names of `ctranslate2.specs.common_spec.Activation`; GELU is the exact one.
+ACTIVATIONS = {
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu_tanh": "GELUTanh",
+    "silu": "SWISH",
+    "swiglu": "SWISH",
+    "geglu": "GELUTanh",
+}
 
 
 def specification(model, tokenizer, num_positions):
@@ -38,7 +46,7 @@ def specification(model, tokenizer, num_positions):
             f"last_norm={config.last_norm} and norm={config.norm!r}"
         )
     for name, only in EXPRESSED.items():
-        only = config.num_heads if only == "num_heads" else only
+        only = getattr(config, str(only), only)  # another option must be equal
         if getattr(config, name) != only:
             raise ValueError(
                 f"{name} must be {only!r} for CTranslate2, got {getattr(config, name)!r}"
@@ -53,7 +61,7 @@ def specification(model, tokenizer, num_positions):
         config.num_heads,
         pre_norm=config.norm == "pre",
         activation=common_spec.Activation[ACTIVATIONS[config.activation]],
-        ffn_glu=config.activation == "swiglu",
+        ffn_glu=config.activation in GATED,
     )
     set_pieces(spec, tokenizer.pieces("source"), tokenizer.pieces("target"))
     spec.config.add_source_eos = config.source_eos

@@ -108,6 +108,10 @@ def gelu(x):
     return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
 
 
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
 def silu(x):
     return x * sigmoid(x)
 
@@ -115,9 +119,11 @@ def silu(x):
 def feed_forward(layer, x):
     inner, outer, activation = layer.inner, layer.outer, layer.activation
     hidden = x @ array(inner.kernel) + array(inner.bias)
-    if activation == "swiglu":
-        return dense(outer, silu(hidden) * dense(layer.gate, x))
-    act = {"relu": lambda x: np.maximum(x, 0), "gelu": gelu, "silu": silu}[activation]
+    if activation in ("swiglu", "geglu"):
+        gated = {"swiglu": silu, "geglu": gelu_tanh}[activation](hidden)
+        return dense(outer, gated * dense(layer.gate, x))
+    act = {"relu": lambda x: np.maximum(x, 0), "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
+    act = act[activation]
     return dense(outer, act(hidden))
 
 

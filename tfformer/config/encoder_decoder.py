@@ -4,7 +4,7 @@ import dataclasses
 
 from tfformer.config.options import NumberedOptions, option, preset
 
-TIED = ("none", "target", "all")
+TIED = ("none", "target", "embeddings", "all")
 MASK_PREDICT, CTC, FIRST_EOS = "mask-predict", "ctc", "eos"
 DECODINGS = (MASK_PREDICT, CTC, FIRST_EOS)
 
@@ -18,8 +18,9 @@ class TwoSidedOptions(NumberedOptions):
         target_vocabulary_size: the number of target ids. Default: as the source.
         num_encoder_layers, num_decoder_layers: N. They may differ. Default 6.
         tie_embeddings: which matrices are shared. `"none"`; `"target"`: the target embedding and
-            the output projection; `"all"`: the source embedding too (Press and Wolf 2017; section
-            3.4). `"all"` needs one vocabulary for source and target.
+            the output projection; `"embeddings"`: the source and the target embedding; `"all"`: all
+            three (Press and Wolf 2017; section 3.4). The last two need one vocabulary for source
+            and target.
         share_halves: whether the decoder uses the self-attention and feed-forward layers of the
             encoder, layer by layer (Xia et al. 2019, "Tied Transformers"). Default False.
         **options: see `NumberedOptions`.
@@ -50,9 +51,19 @@ class TwoSidedOptions(NumberedOptions):
     @property
     def one_vocabulary(self) -> str | None:
         """The option that requires one vocabulary, written as in code; None if there is none."""
-        if self.tie_embeddings == "all":
-            return "tie_embeddings='all'"
+        if self.shares_embeddings:
+            return f"tie_embeddings={self.tie_embeddings!r}"
         return None
+
+    @property
+    def shares_embeddings(self) -> bool:
+        """Whether source and target have one embedding."""
+        return self.tie_embeddings in ("embeddings", "all")
+
+    @property
+    def ties_output(self) -> bool:
+        """Whether the output projection is the target embedding."""
+        return self.tie_embeddings in ("target", "all")
 
     @classmethod
     def preset(cls, name: str, source_vocabulary_size: int, **changes):
@@ -129,7 +140,8 @@ class NonAutoregressiveConfig(TwoSidedOptions):
         max_length_difference: n. With `"mask-predict"`, a target has between n tokens less and n
             tokens more than its source. Default 32.
         **options: see `TwoSidedOptions`. `"ctc"` and `"eos"` read no target, so the target
-            embedding serves only as the output matrix: `tie_embeddings` must not be `"none"`.
+            embedding serves only as the output matrix: `tie_embeddings` must be `"target"` or
+            `"all"`.
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.
@@ -153,7 +165,7 @@ class NonAutoregressiveConfig(TwoSidedOptions):
     def __post_init__(self):
         super().__post_init__()
         if self.decoding != MASK_PREDICT:
-            if self.tie_embeddings == "none":
+            if not self.ties_output:
                 raise ValueError(
                     f"tie_embeddings must be 'target' or 'all' with decoding={self.decoding!r}, "
                     "which reads no target, got 'none'"

@@ -11,7 +11,7 @@ NORMS = ("post", "pre")
 NORMALIZATIONS = ("layer", "simple", "ada", "rms", "batch")
 POSITIONS = ("sinusoidal", "learned", "none")
 ATTENTION_POSITIONS = ("none", "rotary", "alibi", "relative")
-ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu")
 
 
 def option(default, help, *, minimum=None, below=None, choices=None):
@@ -37,12 +37,13 @@ class StackOptions:
 
     Args:
         d_model: D, the width of every layer's input and output. Default 512.
-        num_heads: h; `d_model` is a multiple of it. Default 8.
+        num_heads: h. Default 8.
         d_ff: the width between the two matrices of the feed-forward layer. Default 2048.
         dropout: P_drop, on the output of each sub-layer before the residual sum (section 5.4).
             Default 0.1.
-        activation: of the feed-forward layer: `"relu"` (the paper's), `"gelu"`, `"silu"` or
-            `"swiglu"` (Shazeer 2020).
+        activation: of the feed-forward layer: `"relu"` (the paper's), `"gelu"`, `"silu"`; the
+            gated `"swiglu"` and `"geglu"` (Shazeer 2020); or `"gelu_tanh"`, the approximation of
+            GELU that GPT-2 uses. `"geglu"` uses that approximation too, as T5 does.
         norm: `"post"`, LayerNorm(x + Sublayer(x)), as in the paper (default); or `"pre"`,
             x + Sublayer(LayerNorm(x)), with a final LayerNorm on each stack (Xiong et al. 2020).
         last_norm: whether a stack ends with that final LayerNorm. Default None: yes with pre-norm,
@@ -67,13 +68,17 @@ class StackOptions:
         location_width: for a decoder, the width of the convolution over the cross-attention weights
             of the layer below, an odd number of source positions; see `tfformer.layers.location`.
             Default 0: none.
+        head_size: K, the width of a head. Default None: `d_model` / `num_heads`, as in the paper.
+            In some models, such as T5, it is another number.
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.
     """
 
     d_model: int = option(512, "width of every layer's input and output", minimum=2)
-    num_heads: int = option(8, "attention heads; d_model is a multiple of it", minimum=1)
+    num_heads: int = option(
+        8, "attention heads; d_model is a multiple of it, unless head_size is given", minimum=1
+    )
     d_ff: int = option(2048, "width inside the feed-forward layer", minimum=1)
     dropout: float = option(0.1, "P_drop of each sub-layer's output", minimum=0, below=1)
     activation: str = option("relu", "activation of the feed-forward layer", choices=ACTIVATIONS)
@@ -103,6 +108,9 @@ class StackOptions:
         "0: none",
         minimum=0,
     )
+    head_size: int | None = option(
+        None, "width of an attention head; default d_model / num_heads", minimum=1
+    )
 
     # Whether the model has attention heads.
     HAS_HEADS = True
@@ -110,15 +118,17 @@ class StackOptions:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, _checked(field, getattr(self, field.name)))
-        if self.HAS_HEADS and self.d_model % self.num_heads:
+        if self.HAS_HEADS and self.head_size is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model must be a multiple of num_heads, got d_model={self.d_model} and "
                 f"num_heads={self.num_heads}"
             )
-        if self.attention_positions == "rotary" and self.d_model // self.num_heads % 2:
+        if self.attention_positions == "rotary" and self.heads_width // self.num_heads % 2:
             raise ValueError(
                 "d_model must be an even multiple of num_heads for rotary positions, got "
                 f"d_model={self.d_model} and num_heads={self.num_heads}"
+                if self.head_size is None
+                else f"head_size must be even for rotary positions, got {self.head_size}"
             )
         if self.normalization == "batch" and self.unique_layers is not None:
             raise ValueError(
@@ -156,9 +166,14 @@ class StackOptions:
         return self.num_key_value_heads or self.num_heads
 
     @property
+    def heads_width(self) -> int:
+        """h K, the total width of all query heads: `d_model`, unless `head_size` is given."""
+        return self.d_model if self.head_size is None else self.num_heads * self.head_size
+
+    @property
     def key_value_width(self) -> int:
         """The total width of all key heads, which is also that of all value heads."""
-        return self.d_model // self.num_heads * self.key_value_heads
+        return self.heads_width // self.num_heads * self.key_value_heads
 
     @property
     def ends_with_norm(self) -> bool:

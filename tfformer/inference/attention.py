@@ -44,7 +44,7 @@ class Heads:
 
     @property
     def width(self):
-        """The width of all heads together, D."""
+        """h K, the width of all heads together."""
         return self.num_heads * self.head_size
 
     @property
@@ -53,9 +53,9 @@ class Heads:
         return self.key_value_heads * self.head_size
 
     def merge(self, heads):
-        """[B, H, T, K] -> rows [B * T, D]."""
+        """[B, H, T, K] -> rows [B * T, H * K]."""
         heads = self.transposed(heads, [0, 2, 1, 3])  # [B, T, H, K]
-        return tf.reshape(heads, [-1, self.width])  # [B * T, D]
+        return tf.reshape(heads, [-1, self.width])  # [B * T, H * K]
 
     def grouped(self, x):
         """[B, H, T, N] -> [B, G, H / G * T, N]."""
@@ -80,7 +80,7 @@ class Heads:
         return self.softmax(tf.cast(self.ungrouped(scores), tf.float32) + bias)
 
     def mixed(self, weights, values):
-        """Weights [B, H, T, S] and values [B, G, S, K] -> rows [B * T, D]."""
+        """Weights [B, H, T, S] and values [B, G, S, K] -> rows [B * T, H * K]."""
         weights = self.grouped(tf.cast(weights, values.dtype))
         return self.merge(self.ungrouped(self.product(weights, values)))
 
@@ -103,7 +103,7 @@ class SelfAttention:
         return self.output(weights, attend(*heads))
 
     def attend(self, weights, queries, keys, values, bias, causal=False, caches=None):
-        """Attend at all positions at once: heads [B, H, T, K] -> rows [B * T, D].
+        """Attend at all positions at once: heads [B, H, T, K] -> rows [B * T, H * K].
 
         Args:
             bias: added to the scores. It hides padding and, if `causal`, later positions.

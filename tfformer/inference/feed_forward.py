@@ -10,13 +10,28 @@ def gelu(x):
     return tf.nn.gelu(x, approximate=False)
 
 
-def swiglu(x):
-    """silu(x_1) * x_2, where x_1 and x_2 are the two halves of x."""
-    hidden, gate = tf.split(x, 2, axis=-1)
-    return tf.nn.silu(hidden) * gate
+def gelu_tanh(x):
+    return tf.nn.gelu(x, approximate=True)
 
 
-ACTIVATIONS = {"relu": tf.nn.relu, "gelu": gelu, "silu": tf.nn.silu, "swiglu": swiglu}
+def gated(activation):
+    """A function of x: activation(x_1) * x_2, where x_1 and x_2 are the two halves of x."""
+
+    def product_of_halves(x):
+        hidden, gate = tf.split(x, 2, axis=-1)
+        return activation(hidden) * gate
+
+    return product_of_halves
+
+
+ACTIVATIONS = {
+    "relu": tf.nn.relu,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": tf.nn.silu,
+    "swiglu": gated(tf.nn.silu),
+    "geglu": gated(gelu_tanh),
+}
 
 
 class FeedForward:

@@ -87,22 +87,23 @@ class MultiHeadAttention(Layer):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O,
     head_i = Attention(Q W_Q_i, K W_K_i, V W_V_i)  (Vaswani et al. 2017, section 3.2.2).
 
-    One matrix [D, D] of each kind holds the h matrices side by side, so one product computes all
-    heads. Keys and values come from the same sequence: the query's own in self-attention, the
-    encoder's output in cross-attention.
+    One matrix [D, h K] of each kind holds the h matrices side by side, so one product computes all
+    heads; W_O is [h K, D]. Keys and values come from the same sequence: the query's own in
+    self-attention, the encoder's output in cross-attention.
 
     With `num_key_value_heads` g, W_K and W_V have g heads, [D, g K], and each serves h / g query
     heads (Ainslie et al. 2023, "GQA"; g = 1 is multi-query attention, Shazeer 2019).
 
     Args:
         d_model: D, the width of input and output.
-        num_heads: h; D is a multiple of it, and each head has K = D / h.
+        num_heads: h; D is a multiple of it, unless `head_size` is given.
         dropout: on the attention weights, in training. Default 0.
         num_key_value_heads: g; h is a multiple of it. Default None: h.
         positions: the relative positions of self-attention: `"none"` (default), `"rotary"`,
             `"alibi"` or `"relative"`, see `tfformer.layers.relative_positions`.
         location_width: for cross-attention, the width of the convolution over the attention weights
             of the layer below, see `tfformer.layers.location`. Default 0: none.
+        head_size: K, the width of a head. Default None: D / h.
 
     Call arguments:
         query: [B, T, D]. It may have more axes before T, as pieces of texts have, [B, P, T, D];
@@ -167,12 +168,15 @@ class MultiHeadAttention(Layer):
         num_key_value_heads=None,
         positions="none",
         location_width=0,
+        head_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         check_whole(d_model=d_model, num_heads=num_heads)
         number("dropout", dropout, 0, 1)
-        if d_model % num_heads:
+        if head_size is not None:
+            check_whole(head_size=head_size)
+        elif d_model % num_heads:
             raise ValueError(
                 "d_model must be a positive multiple of num_heads, got "
                 f"d_model={d_model} and num_heads={num_heads}"
@@ -187,10 +191,10 @@ class MultiHeadAttention(Layer):
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
         self.num_key_value_heads, self.positions = num_key_value_heads, positions
         self.key_value_heads = num_key_value_heads or num_heads
-        self.head_size = d_model // num_heads
+        self.head_size = head_size or d_model // num_heads
         self.supports_masking = True
         width = self.key_value_heads * self.head_size
-        self.query_projection = self._projection("query", d_model)
+        self.query_projection = self._projection("query", num_heads * self.head_size)
         self.key_projection = self._projection("key", width)
         self.value_projection = self._projection("value", width)
         self.output_projection = self._projection("output", d_model)
@@ -213,7 +217,7 @@ class MultiHeadAttention(Layer):
         self.query_projection.build(query_shape)
         self.key_projection.build(value_shape or query_shape)
         self.value_projection.build(value_shape or query_shape)
-        self.output_projection.build(query_shape)
+        self.output_projection.build((*query_shape[:-1], self.num_heads * self.head_size))
         for layer in (self.places, self.location):
             if layer is not None:
                 layer.build(query_shape)
@@ -369,6 +373,7 @@ class MultiHeadAttention(Layer):
             "num_key_value_heads": self.num_key_value_heads,
             "positions": self.positions,
             "location_width": self.location_width,
+            "head_size": self.head_size,
         }
 
 

@@ -7,18 +7,27 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole, check_width
 from tfformer.layers.weight_matrices import Matrix
 
+# The activation of each gated form.
+GATED = {"swiglu": "silu", "geglu": "gelu_tanh"}
+
+
+def gelu_tanh(x):
+    """0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))  (Hendrycks and Gimpel 2016)."""
+    return keras.activations.gelu(x, approximate=True)
+
 
 @keras.saving.register_keras_serializable("tfformer")
 class FeedForward(Layer):
     """FFN(x) = act(x W_1 + b_1) W_2 + b_2  (Vaswani et al. 2017, equation 2, with act = relu).
 
     With `"swiglu"`, FFN(x) = (silu(x W_1 + b_1) * (x W_3 + b_3)) W_2 + b_2  (Shazeer 2020,
-    equation 6, with biases): 1.5 times as many parameters for the same `d_ff`.
+    equation 6, with biases): 1.5 times as many parameters for the same `d_ff`. `"geglu"` has
+    `gelu_tanh` for silu.
 
     Args:
         d_model: D.
         d_ff: the inner width.
-        activation: `"relu"` (default), `"gelu"`, `"silu"` or `"swiglu"`.
+        activation: `"relu"` (default), `"gelu"`, `"gelu_tanh"`, `"silu"`, `"swiglu"` or `"geglu"`.
         dropout: on the output of the activation, in training. Default 0.
 
     Call arguments:
@@ -48,9 +57,10 @@ class FeedForward(Layer):
         self.d_model, self.d_ff, self.activation = d_model, d_ff, activation
         number("dropout", dropout, 0, 1)
         self.dropout = dropout
-        self.gated = activation == "swiglu"
+        self.gated = activation in GATED
         self.supports_masking = True
-        act = "silu" if self.gated else activation
+        act = GATED.get(activation, activation)
+        act = gelu_tanh if act == "gelu_tanh" else act
         self.inner = keras.layers.Dense(d_ff, act, name="inner", dtype=self.dtype_policy)
         if self.gated:
             self.gate = keras.layers.Dense(d_ff, name="gate", dtype=self.dtype_policy)

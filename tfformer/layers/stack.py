@@ -21,14 +21,14 @@ def cross_attention(options, **common):
     sizes = options.d_model, options.num_heads, options.attention_dropout
     width = options.location_width
     known = {"num_key_value_heads": options.num_key_value_heads, "location_width": width}
-    return MultiHeadAttention(*sizes, **known, **common)
+    return MultiHeadAttention(*sizes, **known, head_size=options.head_size, **common)
 
 
 def self_attention(options, **common):
     """Make the attention of a sequence to itself, which may use relative positions."""
     sizes = options.d_model, options.num_heads, options.attention_dropout
     known = options.num_key_value_heads, options.attention_positions
-    return MultiHeadAttention(*sizes, *known, **common)
+    return MultiHeadAttention(*sizes, *known, head_size=options.head_size, **common)
 
 
 def feed_forward(options, **common):

@@ -32,7 +32,7 @@ class EncoderDecoder(ConfiguredModel):
         self.target_embedding = TokenEmbedding(
             config.target_vocabulary_size, config.d_model, dtype=dtype, name="target_embedding"
         )
-        if config.tie_embeddings == "all":
+        if config.shares_embeddings:
             self.source_embedding = self.target_embedding
         else:
             self.source_embedding = TokenEmbedding(
@@ -63,7 +63,7 @@ class EncoderDecoder(ConfiguredModel):
     @property
     def output_options(self):
         """The arguments of the output layer except the size, by name."""
-        return {"tied": self.config.tie_embeddings != "none"}
+        return {"tied": self.config.ties_output}
 
     def parts(self):
         """The parts of the model: lists of layers by name. Training can freeze some of them.

@@ -50,7 +50,7 @@ class Recurrent(ConfiguredModel):
             config.target_vocabulary_size, config.d_model, dtype=dtype, name="target_embedding"
         )
         self.source_embedding = self.target_embedding
-        if config.tie_embeddings != "all":
+        if not config.shares_embeddings:
             self.source_embedding = TokenEmbedding(
                 config.source_vocabulary_size, config.d_model, dtype=dtype, name="source_embedding"
             )
@@ -69,7 +69,7 @@ class Recurrent(ConfiguredModel):
         )
         self.output_projection = Dense(
             config.target_vocabulary_size,
-            tied=config.tie_embeddings != "none",
+            tied=config.ties_output,
             dtype=dtype,
             name="output_projection",
         )

@@ -199,10 +199,10 @@ def _begin_with_halves(folder, halves, recipe, side, learn):
     recipe = dataclasses.replace(recipe, model_changes={**changes, **sizes})
     vocabularies = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
     config = task.configuration(recipe, *vocabularies, tokenizer.is_shared)
-    if len(found) == 2 and not is_one and config.tie_embeddings == "all":
+    if len(found) == 2 and not is_one and config.shares_embeddings:
         raise RunError(
             "tie_embeddings must be 'target' or 'none' with halves of two runs, whose embeddings "
-            "are two, got 'all'"
+            f"are two, got {config.tie_embeddings!r}"
         )
     require_positions(config, recipe.max_tokens)
     weights = {}
@@ -268,12 +268,12 @@ class _Half:
             if name.startswith(f"{self.half}/") and ("/cross_" not in name or with_cross_attention):
                 found[self._named(name)] = weight
         side = "" if self.alone else f"{self.side}_"
-        shared = not self.alone and config.tie_embeddings == "all"
+        shared = not self.alone and config.shares_embeddings
         found[f"{'target_' if shared else side}embedding/embeddings"] = self._of_side("embedding")
         if config.positions == "learned":
             found[f"{side}positions/embeddings"] = self._of_side("positions")
         kernel, bias = "output_projection/kernel", "output_projection/bias"
-        untied = getattr(config, "tie_embeddings", "all") == "none"
+        untied = getattr(config, "tie_embeddings", "all") in ("none", "embeddings")
         if self.half == "decoder" and untied and kernel in self._weights:
             found[kernel] = self._weights[kernel]
         if self.half == "decoder" and getattr(config, "output_bias", False):
