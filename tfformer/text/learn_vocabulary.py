@@ -180,7 +180,7 @@ def _extend_model(side, texts, count):
         score = scores.get(piece, minimum - 1) if kind == "unigram" else minimum - rank
         old.pieces.add(piece=piece, score=score, type=ModelProto.SentencePiece.NORMAL)
     old.trainer_spec.vocab_size = len(old.pieces)
-    return SentencePieceModel(old.SerializeToString())
+    return type(side)(old.SerializeToString())
 
 
 def _frequent_words(texts, known):

@@ -7,6 +7,7 @@ models may share. This file writes that numbering into the model, so the table i
 import re
 
 from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.symbols import SymbolModel
 from tfformer.text.vocabularies import CODE, FILLING, SPECIAL, SentencePieceModel
 
 # SentencePiece scores an unknown character by this much below the minimum score of a piece.
@@ -26,7 +27,27 @@ def regular_pieces(content, name="content"):
     return [piece.piece for piece in _regular(parsed(content, name))]
 
 
-def renumbered(content, pieces, name="content", unwritten=(), codes=False):
+def piece_kinds(content, name="content"):
+    """(piece, the name of its kind) of all pieces of a model, in order of their ids.
+
+    The kinds are NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED and BYTE. One piece is UNKNOWN.
+
+    Args:
+        content: the bytes of a SentencePiece model, with any special ids.
+        name: the name of these bytes in an error.
+
+    Raises:
+        ValueError: the bytes are not such a model.
+    """
+    model = parsed(content, name)
+    kinds = type(model.pieces[0]).Type
+    found = [(piece.piece, kinds.Name(piece.type)) for piece in model.pieces]
+    if (count := sum(kind == "UNKNOWN" for _, kind in found)) != 1:
+        raise ValueError(f"{name} must have one piece of the kind UNKNOWN, got {count}")
+    return found
+
+
+def renumbered(content, pieces, name="content", unwritten=(), codes=False, symbols=()):
     """Make a SentencePiece model that splits texts as before, with the ids of `pieces`.
 
     - Pieces of the model keep their scores, and texts are normalised as before.
@@ -43,6 +64,8 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
         name: the name of the bytes in an error.
         unwritten: pieces of the model that the tokenizer must not produce. Default: none.
         codes: whether a piece such as ">>de<<" is one of `Codes`, and in no text. Default False.
+        symbols: pieces that are recognised wherever they stand in a text. If there are some, the
+            result is a `SymbolModel`. Default: none.
 
     Raises:
         ValueError: the bytes are not such a model; a name is that of a special id or appears twice;
@@ -56,7 +79,8 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
         raise ValueError(f"pieces of {name} must each be there once, and none of {SPECIAL}")
     spec, wanted = model.trainer_spec, set(pieces)
     # A piece that starts with `FILLING` is in no text, so it takes part in no merge.
-    foreign = [piece for piece in pieces if piece not in own and not piece.startswith(FILLING)]
+    known = {*own, *symbols}
+    foreign = [piece for piece in pieces if piece not in known and not piece.startswith(FILLING)]
     left_out = [piece for piece in own if piece not in wanted]
     for kind, odd in (("more", foreign), ("fewer", left_out)):
         if odd and spec.model_type != spec.UNIGRAM:
@@ -82,7 +106,9 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
         model.pieces.add(piece=special, score=0.0, type=kind)
     for piece in pieces:
         is_code = codes and re.fullmatch(CODE, piece)
-        if piece in own and not is_code:
+        if piece in symbols:
+            model.pieces.add(piece=piece, score=0.0, type=kinds.USER_DEFINED)
+        elif piece in own and not is_code:
             model.pieces.add().CopyFrom(own[piece])
         elif piece in spelled and not is_code:
             model.pieces.add(piece=piece, score=unknown_score, type=kinds.NORMAL)
@@ -92,7 +118,8 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
             kind = kinds.CONTROL if is_hidden else kinds.UNUSED
             model.pieces.add(piece=piece, score=minimum - 1, type=kind)
     name_special(model)
-    return SentencePieceModel(model.SerializeToString(), name)
+    kind = SymbolModel if symbols else SentencePieceModel
+    return kind(model.SerializeToString(), name)
 
 
 def _spelled(pieces, regular):

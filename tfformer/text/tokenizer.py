@@ -6,9 +6,11 @@ import tensorflow as tf
 
 from tfformer.config import EOS, PAD, whole
 from tfformer.text import learn_vocabulary
-from tfformer.text.vocabularies import CLASSES, SentencePieceModel, Side
+from tfformer.text.symbols import SymbolModel
+from tfformer.text.vocabularies import LabelTable, PieceTable, SentencePieceModel, Side
 
 SIDES = ("source", "target")
+CLASSES = {side.suffix: side for side in (SentencePieceModel, PieceTable, LabelTable, SymbolModel)}
 # All possible file names of a tokenizer: `source.model`, ...
 FILES = tuple(f"{side}{suffix}" for side in SIDES for suffix in CLASSES)
 

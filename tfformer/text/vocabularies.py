@@ -248,7 +248,7 @@ class SentencePieceModel(Side):
         for number in range(len(model.pieces), size):
             model.pieces.add(piece=f"{FILLING}{number}", score=minimum - 1)
         model.trainer_spec.vocab_size = size
-        return SentencePieceModel(model.SerializeToString())
+        return type(self)(model.SerializeToString())
 
     def _text_of(self, ids):
         return self._processor.decode(ids)
@@ -384,7 +384,3 @@ def _require_pieces(pieces, name, separator):
             seen.add(piece)
             continue
         raise ValueError(f"{name}: piece {number} must {wrong}, got {piece!r}")
-
-
-# The classes by file suffix.
-CLASSES = {side.suffix: side for side in (SentencePieceModel, PieceTable, LabelTable)}

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+# The logit of a forbidden id: its softmax is 0, and every number format can hold it.
+NEVER = -1e4
+
 
 class Numbering(NamedTuple):
     """Maps our ids of one side to the other system's ids.

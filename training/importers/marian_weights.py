@@ -7,8 +7,8 @@ import numpy as np
 from tfformer.config import PAD
 from tfformer.layers.positions import sinusoids
 
-# The logit of a forbidden id: its softmax is 0, and every number format can hold it.
-NEVER = -1e4
+from .id_mapping import NEVER
+
 # The three embedding tables, and the names of a shared table and of the output bias.
 TABLES = {
     "encoder": "model.encoder.embed_tokens.weight",

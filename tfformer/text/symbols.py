@@ -1,0 +1,60 @@
+"""A SentencePiece model with symbols, such as `<extra_id_0>`, anywhere in a text."""
+
+import re
+
+import tensorflow as tf
+
+from tfformer.config import EOS
+from tfformer.text.vocabularies import SentencePieceModel
+
+CUT = "\x01"  # marks where a text is cut; a cleaned text has no control characters
+
+
+class SymbolModel(SentencePieceModel):
+    """A SentencePiece model whose user-defined pieces are symbols.
+
+    A text is cut at its symbols, and each part between them is split into pieces by itself, as in
+    the tokenizers of Hugging Face. SentencePiece alone would write a space before a symbol.
+
+    Args:
+        content: the bytes of the model.
+        name: the name of the bytes in an error. Default `"content"`.
+    """
+
+    suffix = ".symbols"
+
+    def __init__(self, content, name="content"):
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+        super().__init__(content, name)
+        pieces = ModelProto.FromString(content).pieces
+        symbols = [p.piece for p in pieces if p.type == p.USER_DEFINED]
+        self._symbols = {symbol: self.pieces.index(symbol) for symbol in symbols}
+        if symbols:
+            longest_first = sorted(symbols, key=len, reverse=True)
+            self._pattern = f"({'|'.join(map(re.escape, longest_first))})"
+            keys, ids = tf.constant(symbols), tf.constant([*self._symbols.values()], tf.int32)
+            self._table = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=-1
+            )
+
+    def encode(self, text):
+        if not self._symbols:
+            return super().encode(text)
+        text = tf.strings.regex_replace(self.clean(text), self._pattern, rf"{CUT}\1{CUT}")
+        parts = tf.strings.split(text, CUT)  # [B, (P)]
+        symbols = self._table.lookup(parts.flat_values)
+        is_symbol = symbols >= 0
+        pieces = self._kernel.tokenize(tf.where(is_symbol, "", parts.flat_values))[:, :-1]
+        lengths = tf.cast(is_symbol, tf.int64)
+        symbols = tf.boolean_mask(symbols, is_symbol)
+        symbols = tf.RaggedTensor.from_row_lengths(symbols, lengths)
+        ids = parts.with_values(tf.concat([symbols, pieces], axis=1))  # [B, (P), (S)]
+        ids = ids.merge_dims(1, 2)  # [B, (S)]
+        return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], axis=1)
+
+    def ids_of(self, piece):
+        return [self._symbols[piece]] if piece in self._symbols else super().ids_of(piece)
+
+    def sampler(self, alpha):
+        raise ValueError("subword_sampling must be 0 with this vocabulary, which has symbols")
