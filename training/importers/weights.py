@@ -1,40 +1,52 @@
 """The weights of a model of another system. Each is taken once, by name and shape."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
+import safetensors
 
-from tfformer.files import LONGEST_TEXT, is_file_name, read_bytes
+from tfformer.files import LONGEST_TEXT, is_file_name, open_regular, read_bytes
 
-from .safetensors import read_safetensors
 from .torch_file import read_torch
 
-READERS = {"model.safetensors": read_safetensors, "pytorch_model.bin": read_torch}
 INDEX = "model.safetensors.index.json"  # the index of a model in several files
 
 
+class Stored(NamedTuple):
+    """An array in a file: its shape, and the function that reads it."""
+
+    shape: tuple
+    read: Callable
+
+
 class Weights:
-    """Arrays by name, from `path`, with a record of those not yet taken. An array that is taken is
-    removed, so that memory does not hold it twice."""
+    """Arrays by name, from `path`, with a record of those not yet taken.
+
+    Args:
+        arrays: {name: `Stored` or array}.
+        path: where they are from.
+    """
 
     def __init__(self, arrays, path):
-        self._arrays, self.path = dict(arrays), path
-        self._shapes = {name: array.shape for name, array in arrays.items()}
-        self._left = set(arrays)
+        self.path = path
+        self._stored = {
+            name: one if isinstance(one, Stored) else Stored(one.shape, lambda one=one: one)
+            for name, one in arrays.items()
+        }
+        self._shapes = {name: stored.shape for name, stored in self._stored.items()}
 
     @classmethod
     def of_folder(cls, folder):
-        """Reads the first file of `READERS` that a folder has, or all files that `INDEX` names."""
+        """Opens the first file of `READERS` that a folder has."""
         for name, read in READERS.items():
             path = Path(folder, name)
             if path.exists():
                 return cls(read(path), path)
-        path = Path(folder, INDEX)
-        if path.exists():
-            return cls(_of_parts(path), path)
-        raise ValueError(f"{folder} must have one of {[*READERS, INDEX]}, got none")
+        raise ValueError(f"{folder} must have one of {[*READERS]}, got none")
 
     def __contains__(self, name):
         return name in self._shapes
@@ -44,17 +56,18 @@ class Weights:
         return self._shapes.get(name, ())
 
     def take(self, name, *shape):
-        """Removes the array with this name and returns it as float32.
+        """Reads the array with this name as float32. It can be taken once, so that memory does not
+        hold it twice.
 
         Raises:
             ValueError: there is no such array, it has another shape, or it is not finite.
         """
-        if name not in self._arrays:
+        if name not in self._stored:
             raise ValueError(f"{self.path} must have a weight {name}, got none")
-        array = self._arrays.pop(name)
-        self._left.discard(name)
-        if array.shape != shape:
-            raise ValueError(f"{self.path}: {name} must be of shape {shape}, got {array.shape}")
+        stored = self._stored.pop(name)
+        if stored.shape != shape:
+            raise ValueError(f"{self.path}: {name} must be of shape {shape}, got {stored.shape}")
+        array = stored.read()
         if array.dtype.kind != "f" and array.dtype != ml_dtypes.bfloat16:
             raise ValueError(f"{self.path}: {name} must be of floats, got {array.dtype}")
         array = array.astype("float32", copy=False)
@@ -64,25 +77,48 @@ class Weights:
 
     def require_same(self, *names):
         """Raises a ValueError if the arrays with these names differ. Missing ones are ignored."""
-        first, *others = [name for name in names if name in self._arrays] or [None]
+        first, *others = [name for name in names if name in self._stored] or [None]
         for other in others:
-            if not np.array_equal(self._arrays[first], self._arrays[other]):
+            if not np.array_equal(self._stored[first].read(), self._stored[other].read()):
                 raise ValueError(f"{self.path}: {first} and {other} must be one matrix, got two")
 
     def pass_over(self, *names):
         """Removes the arrays with these names, if they exist, without using them."""
         for name in names:
-            self._arrays.pop(name, None)
-        self._left -= set(names)
+            self._stored.pop(name, None)
 
     def require_all_taken(self):
         """Raises a ValueError if an array is left. The message names one."""
-        if self._left:
-            raise ValueError(f"{self.path}: nothing here has a weight {sorted(self._left)[0]}")
+        if self._stored:
+            raise ValueError(f"{self.path}: nothing here has a weight {sorted(self._stored)[0]}")
 
 
-def _of_parts(index):
-    """Reads the arrays of all files that an index names."""
+def read_safetensors(path):
+    """{name: `Stored`} of a safetensors file. An array is read when it is needed.
+
+    Raises:
+        ValueError: it is no safetensors file, or its header does not fit the file.
+    """
+    open_regular(path).close()  # not a pipe, on which the library would wait
+    try:
+        file = safetensors.safe_open(path, "np")
+        return {name: _stored(file, name) for name in file.keys()}  # noqa: SIM118
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is damaged, or no safetensors file: {error!s:.300}") from error
+
+
+def _stored(file, name):
+    def read():
+        try:
+            return file.get_tensor(name)
+        except (AttributeError, TypeError) as error:  # NumPy lacks the number format
+            raise ValueError(f"{name} must be of floats that NumPy has: {error}") from error
+
+    return Stored(tuple(file.get_slice(name).get_shape()), read)
+
+
+def _read_parts(index):
+    """The arrays of all files that an index names."""
     content = read_bytes(index, LONGEST_TEXT)
     try:
         names = set(json.loads(content)["weight_map"].values())
@@ -94,3 +130,10 @@ def _of_parts(index):
         raise ValueError(f"{index} must say which file has which weight: {error}") from error
     parts = [read_safetensors(index.with_name(name)) for name in sorted(names)]
     return {name: array for part in parts for name, array in part.items()}
+
+
+READERS = {
+    "model.safetensors": read_safetensors,
+    INDEX: _read_parts,
+    "pytorch_model.bin": read_torch,
+}

@@ -12,11 +12,12 @@ import zipfile
 import marian
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from tfformer import load_translator
 from training import import_marian
-from training.importers.safetensors import read_safetensors
 from training.importers.torch_file import ALLOWED, read_torch
+from training.importers.weights import read_safetensors
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def own(tmp_path):
     """A folder of one's own, a function that writes its weights, and these."""
     folder = marian.copied("joint", tmp_path / "folder")
     path = folder / "model.safetensors"
-    return folder, lambda arrays: marian.write_safetensors(path, arrays), read_safetensors(path)
+    return folder, lambda arrays: save_file(arrays, path), load_file(path)
 
 
 def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(own, refused):
@@ -168,49 +169,15 @@ def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(own, 
     assert "embed_positions.weight must be sinusoids" in refused(folder)
 
 
-def test_headers_of_safetensors_that_lie(tmp_path):
+def test_a_safetensors_file_whose_header_lies_is_named(tmp_path):
     path, array = tmp_path / "file.safetensors", np.arange(6, dtype="float32").reshape(2, 3)
-    marian.write_safetensors(path, {"a": array, "b": array.astype("float16")})
-    found = read_safetensors(path)
-    np.testing.assert_array_equal(found["a"], array)
-    np.testing.assert_array_equal(found["b"], array)
     entry = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
-    for change, said in (
-        ({"dtype": "I64"}, "a must be of"),
-        ({"shape": [2, 4]}, "a must be inside the file"),
-        ({"shape": [-2, -3]}, "a must have sizes"),
-        ({"data_offsets": [24, 48]}, "a must be inside the file"),
-        ({"data_offsets": "x"}, "damaged"),
-        ({"shape": [1] * 65 + [2, 3]}, "a must have at most 64 sizes"),
-        ({"shape": [2**64, 0], "data_offsets": [0, 0]}, "a must have sizes"),
-        ({"shape": [2, 2], "data_offsets": [0, 16]}, "arrays must fill 24 bytes, got 16"),
-    ):
-        marian.write_safetensors(path, {"a": array}, a={**entry, **change})
-        with pytest.raises(ValueError, match=said):
-            read_safetensors(path)
-    path.write_bytes(struct.pack("<Q", 2**40) + b"{}")
-    with pytest.raises(ValueError, match="its header must be in its 10 bytes"):
+    marian.write_safetensors(path, {"a": array}, b=entry)  # two arrays of the same bytes
+    with pytest.raises(ValueError, match=f"{path} is damaged, or no safetensors file"):
         read_safetensors(path)
-
-
-def test_arrays_of_safetensors_have_bytes_of_their_own(tmp_path):
-    """Or a small file becomes as many arrays as its header has names."""
-    path, array = tmp_path / "file.safetensors", np.arange(6, dtype="float32")
-    entry = {"dtype": "F32", "shape": [6], "data_offsets": [0, 24]}
-    for other, said in (
-        ([0, 24], "start at byte 24, where the array before it ends, got bytes 0 to 24"),
-        ([20, 44], "start at byte 24, where the array before it ends, got bytes 20 to 44"),
-        ([28, 52], "start at byte 24, where the array before it ends, got bytes 28 to 52"),
-    ):
-        marian.write_safetensors(path, {"a": array, "filling": array}, filling={})
-        marian.write_safetensors(path, {"a": array}, b={**entry, "data_offsets": other})
-        with pytest.raises(ValueError, match=said):
-            read_safetensors(path)
-    header = json.dumps(entry)
-    header = f'{{"a": {header}, "a": {header}}}'.encode()
-    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(24))
-    with pytest.raises(ValueError, match="a name in its header must be there once"):
-        read_safetensors(path)
+    marian.write_safetensors(path, {"a": array}, a={**entry, "dtype": "F8_E4M3", "shape": [24]})
+    with pytest.raises(ValueError, match="a must be of floats that NumPy has"):
+        read_safetensors(path)["a"].read()
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocab.json", "source.spm", "model.safetensors"])
@@ -438,7 +405,7 @@ def test_weights_in_several_files_are_put_together(own, tmp_path, capsys):
     half, whole = len(arrays) // 2, folder / "model.safetensors"
     names, places = ["model-00001-of-2.safetensors", "model-00002-of-2.safetensors"], {}
     for name, part in zip(names, (list(arrays)[:half], list(arrays)[half:]), strict=True):
-        marian.write_safetensors(folder / name, {key: arrays[key] for key in part})
+        save_file({key: arrays[key] for key in part}, folder / name)
         places |= dict.fromkeys(part, name)
     assert import_marian.main([str(folder), str(tmp_path / "whole")]) == 0
     whole.unlink()
