@@ -62,6 +62,7 @@ def specification(model, tokenizer, num_positions):
         pre_norm=config.norm == "pre",
         activation=common_spec.Activation[ACTIVATIONS[config.activation]],
         ffn_glu=config.activation in GATED,
+        layernorm_embedding=config.embedding_norm,
     )
     set_pieces(spec, tokenizer.pieces("source"), tokenizer.pieces("target"))
     spec.config.add_source_eos = config.source_eos
@@ -74,6 +75,9 @@ def specification(model, tokenizer, num_positions):
     ):
         zeros = ops.zeros((1, num_positions, config.d_model))
         part.position_encodings.encodings = as_array(positions(zeros)[0])  # [P, D]
+    if config.embedding_norm:
+        set_norm(spec.encoder.layernorm_embedding, model.source_embedding_norm)
+        set_norm(spec.decoder.layernorm_embedding, model.target_embedding_norm)
     set_stack(spec.encoder, model.encoder)
     set_stack(spec.decoder, model.decoder)
     residual = model.encoder.layers[0].feed_forward_residual

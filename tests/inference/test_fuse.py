@@ -47,6 +47,7 @@ VARIANTS = {
         "attention_positions": "relative", "normalization": "ada", "unique_layers": 1,
         "tie_embeddings": "all", "num_encoder_layers": 2,
     },
+    "a norm after the embeddings": {"embedding_norm": True, "tie_embeddings": "all"},
     "batch": {"normalization": "batch", "norm": "pre"},
     "location-aware": {"location_width": 5, "num_key_value_heads": 1},
     "one half for both": {"share_halves": True, "norm": "pre", "attention_positions": "relative"},

@@ -18,6 +18,7 @@ B, T, V = 3, 7, 17
 VARIANTS = {
     "paper": {},
     "learned": {"positions": "learned", "max_positions": 23, "norm": "pre"},
+    "a norm after the embeddings": {"embedding_norm": True, "epsilon": 1e-3},
     "swiglu": {"activation": "swiglu", "tie_embeddings": "none", "last_norm": True},
     "rotary": {
         "positions": "none", "attention_positions": "rotary", "num_heads": 7,

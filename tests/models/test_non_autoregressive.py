@@ -22,6 +22,12 @@ VARIANTS = {
     "mask-predict, relative": {
         "max_length_difference": N, "attention_positions": "relative", "share_halves": True,
     },
+    "mask-predict, a norm after the embeddings": {
+        "max_length_difference": N, "embedding_norm": True,
+    },
+    "ctc, a norm after the embeddings": {
+        "decoding": "ctc", "tie_embeddings": "target", "upsampling": K, "embedding_norm": True,
+    },
     "ctc": {"decoding": "ctc", "tie_embeddings": "target", "upsampling": K},
     "eos": {"decoding": "eos", "tie_embeddings": "all", "upsampling": K, "norm": "pre"},
 }  # fmt: skip

@@ -173,6 +173,8 @@ def parameters(config):
     total += own * (self_attention + feed_forward)
     if config.ends_with_norm:
         total += 2 * norm
+    if config.embedding_norm:
+        total += 2 * norm
     if config.positions == "learned":
         total += 2 * config.max_positions * D
     if config.copy:

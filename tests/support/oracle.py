@@ -222,6 +222,18 @@ def embed_with_positions(embedding, positions, ids):
     return x + sinusoids(ids.shape[1], x.shape[-1])
 
 
+def embedded(model, ids, side=""):
+    """The input of a stack: embeddings with positions, and the norm after them if there is one."""
+    layers = (getattr(model, f"{side}{name}") for name in ("embedding", "positions"))
+    return normed(model, embed_with_positions(*layers, ids), side)
+
+
+def normed(model, x, side=""):
+    """The norm after the embeddings, if there is one."""
+    norm = getattr(model, f"{side}embedding_norm")
+    return x if norm is None else layer_norm(norm, x)
+
+
 def seen(model, source_ids):
     """Which ids of a source the encoder sees: no padding, and perhaps no eos."""
     return (source_ids != 0) & (model.config.source_eos | (source_ids != 3))
@@ -229,9 +241,9 @@ def seen(model, source_ids):
 
 def transformer(model, source_ids, target_ids):
     source, target = seen(model, source_ids), target_ids != 0
-    x = embed_with_positions(model.source_embedding, model.source_positions, source_ids)
+    x = embedded(model, source_ids, "source_")
     memory = encoder(model.encoder, x, source)
-    x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)
+    x = embedded(model, target_ids, "target_")
     x = decoder(model.decoder, x, memory, target, source)
     if model.config.tie_embeddings == "none":
         logits = dense(model.output_projection, x)
@@ -250,18 +262,18 @@ def non_autoregressive(model, source_ids, target_ids=None):
     """(logits [B, T, V] of what is written, and, of mask-predict, logits [B, 2 n + 1] of the
     lengths); of places alone, T = k S."""
     source = source_ids != 0
-    x = embed_with_positions(model.source_embedding, model.source_positions, source_ids)
+    x = embedded(model, source_ids, "source_")
     memory, lengths = encoder(model.encoder, x, source), None
     if model.length is not None:
         means = [row[real].mean(axis=0) for row, real in zip(memory, source, strict=True)]
         lengths = dense(model.length.projection, np.stack(means))
         target = target_ids != 0
-        x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)
+        x = embedded(model, target_ids, "target_")
     else:
         places = model.upsampling.factor
         target = np.repeat(source, places, axis=1)
         x = dense(model.upsampling.projection, memory).reshape(len(source), -1, memory.shape[2])
-        x = x + sinusoids(x.shape[1], x.shape[2])
+        x = normed(model, x + sinusoids(x.shape[1], x.shape[2]), "target_")
     x = decoder(model.decoder, x, memory, target, source, causal=False)
     if model.config.tie_embeddings == "none":
         return dense(model.output_projection, x), lengths
@@ -269,7 +281,7 @@ def non_autoregressive(model, source_ids, target_ids=None):
 
 
 def language_model(model, ids):
-    x = embed_with_positions(model.embedding, model.positions, ids)
+    x = embedded(model, ids)
     x = encoder(model.decoder, x, ids != 0, causal=True)
     if model.config.tie_embeddings == "none":
         return dense(model.output_projection, x)
@@ -278,7 +290,7 @@ def language_model(model, ids):
 
 def text_states(model, ids):
     """The states of the tokens of texts, by the encoder of an encoder-only model."""
-    x = embed_with_positions(model.embedding, model.positions, ids)
+    x = embedded(model, ids)
     return encoder(model.encoder, x, ids != 0)
 
 
@@ -337,9 +349,9 @@ def classifier(model, ids):
 def cross_attention_weights(model, source_ids, target_ids):
     """Of each decoder layer, [B, H, T, S]."""
     source, target = seen(model, source_ids), target_ids != 0
-    x = embed_with_positions(model.source_embedding, model.source_positions, source_ids)
+    x = embedded(model, source_ids, "source_")
     memory = encoder(model.encoder, x, source)
-    x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)
+    x = embedded(model, target_ids, "target_")
     found, below = [], None
     for layer in model.decoder.layers:
         known = memory, target, source, True, below

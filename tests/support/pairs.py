@@ -9,11 +9,14 @@ from tfformer.config import EOS
 SOURCES = [f"word {n} and {n * 7} more" for n in range(97)]
 TARGETS = [f"{n * 7} Dinge und Wort {n}" for n in range(97)]
 # Every kind of layer, of norm, of positions and of ties; one vocabulary or two.
+# fmt: off
 CASES = {
     "paper": {"tie_embeddings": "all"},
     "biased": {"tie_embeddings": "target", "output_bias": True},
     "pre-norm": {"norm": "pre", "activation": "gelu", "tie_embeddings": "target"},
-    "learned": {"activation": "silu", "positions": "learned", "max_positions": 23},
+    "learned": {
+        "activation": "silu", "positions": "learned", "max_positions": 23, "embedding_norm": True,
+    },
     "gated": {
         "norm": "pre",
         "activation": "swiglu",
@@ -24,6 +27,7 @@ CASES = {
         "num_decoder_layers": 1,
     },
 }
+# fmt: on
 
 
 def random_model(tokenizer, **changes):

@@ -28,6 +28,7 @@ VARIANTS = {
         "attention_positions": "relative", "normalization": "ada", "unique_layers": 1,
         "tie_embeddings": "all", "share_halves": True,
     },
+    "a norm after the embeddings": {"embedding_norm": True, "epsilon": 1e-3},
     "batch": {"normalization": "batch", "norm": "pre"},
     "location-aware, one half for both": {
         "location_width": 3, "copy": True, "share_halves": True,

@@ -230,6 +230,8 @@ class NumberedOptions(StackOptions):
             `d_model` even), `"learned"`, or `"none"`, for a model with positions in its attention.
         max_positions: the maximum length of a sequence with learned positions. Default 512. Other
             positions ignore it.
+        embedding_norm: whether a norm follows the sum of embeddings and positions, before dropout,
+            as in BERT and BART. Default False.
         **stack: see `StackOptions`.
 
     Raises:
@@ -242,6 +244,7 @@ class NumberedOptions(StackOptions):
     max_positions: int = option(
         512, "maximum length of a sequence with learned positions", minimum=1
     )
+    embedding_norm: bool = option(False, "LayerNorm after the sum of embeddings and positions")
 
     def __post_init__(self):
         super().__post_init__()

@@ -52,6 +52,7 @@ class RecurrentConfig(TwoSidedOptions):
         for name, only in (
             ("positions", "sinusoidal"),
             ("max_positions", 512),
+            ("embedding_norm", False),
             ("share_halves", False),
         ):
             if getattr(self, name) != only:

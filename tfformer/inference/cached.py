@@ -16,8 +16,8 @@ class Cached(abc.ABC):
 
     Args:
         inference_layer, weights: from `fuse`; the weights may be tensors or variables. The layer
-            has `decoder`, `output`, `vocabulary_size`, `dtype`, and `written`, the embedding and
-            the positions of the target.
+            has `decoder`, `output`, `vocabulary_size`, `dtype`, and `written`, the `Embedded` of
+            the target.
     """
 
     def __init__(self, inference_layer, weights):
@@ -76,7 +76,7 @@ class Cached(abc.ABC):
         """
         batch, length = tf.unstack(tf.shape(target_ids))
         bias = causal_bias(target_ids, length)  # [B, 1, T, T]
-        x = embedded(target_ids, *self.inference_layer.written, self.weights, memory.get("padding"))
+        x = self.inference_layer.written(self.weights, target_ids, memory.get("padding"))
 
         def attend(queries, keys, values, n):
             attention = self.inference_layer.decoder.layers[n].self_attention
@@ -131,14 +131,14 @@ class Cached(abc.ABC):
         bias = attention_bias(visible)  # [B, W, C, W]
         bias = tf.reshape(bias, layout.of_bias)  # [B, 1, W, C * W]
         ids = tf.reshape(self.vocabulary_ids(ids), [-1])  # [B * W]
-        embedding, positions = self.inference_layer.written
-        positions = positions.table(self.weights)
+        written = self.inference_layer.written
+        positions = written.positions.table(self.weights)
         if "padding" in state.memory:
             positions = tf.gather(positions, position - state.memory["padding"])  # [B, D]
             positions = tf.repeat(positions, width, axis=0)  # [B * W, D]
         else:
             positions = positions[position]
-        x = embedding(self.weights, ids, positions)
+        x = written.at(self.weights, ids, positions)
         caches = []
 
         def attend(queries, keys, values, n):
@@ -148,13 +148,13 @@ class Cached(abc.ABC):
                 queries, keys = (places.turned(self.weights, x, position) for x in (queries, keys))
                 now = tf.convert_to_tensor(position)[None]  # [1]
                 seen = places.added(self.weights, bias, now, layout.positions, causal=True)
-            written = [
+            kept = [
                 layout.write(cache, new, self._write)
                 for cache, new in zip(state.cache[n], (keys, values), strict=True)
             ]
-            cache = tuple(tf.reshape(rows, layout.of_cache) for rows in written)  # [B, G, C, W K]
+            cache = tuple(tf.reshape(rows, layout.of_cache) for rows in kept)  # [B, G, C, W K]
             caches.append(cache)
-            keys, values = (tf.reshape(rows, layout.of_keys) for rows in written)  # [B, G, C W, K]
+            keys, values = (tf.reshape(rows, layout.of_keys) for rows in kept)  # [B, G, C W, K]
             # k q^T instead of q k^T: there are many keys and few queries, and the product of the
             # longer matrix with the shorter one takes a third of the time.
             queries = heads.grouped(queries)  # [B, G, H / G * W, K]
@@ -219,19 +219,6 @@ def label_log_probs(rows, labels, logits, block):
     )
     found = tf.reshape(found, [-1])[:count]  # [B * T]
     return tf.reshape(found, tf.shape(labels))  # [B, T]
-
-
-def embedded(ids, embedding, positions, weights, padding=None):
-    """Embed all positions of ids [B, T]: rows [B * T, D]. `padding` [B] is the number of padding
-    positions on the left of each row."""
-    batch, length = tf.unstack(tf.shape(ids))
-    table = positions.table(weights)[:length]
-    if padding is None:
-        places = tf.tile(table, [batch, 1])
-    else:
-        columns = tf.maximum(tf.range(length) - padding[:, None], 0)  # [B, T]
-        places = tf.gather(table, tf.reshape(columns, [-1]))  # [B * T, D]
-    return embedding(weights, tf.reshape(ids, [-1]), places)  # ids: [B * T]
 
 
 class CacheLayout:

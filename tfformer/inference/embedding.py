@@ -1,4 +1,4 @@
-"""The inference layer of the token embedding."""
+"""The inference layer of the token embedding; and the input of a stack, with positions and norm."""
 
 import tensorflow as tf
 
@@ -27,6 +27,40 @@ class TokenEmbedding:
             x = tf.gather(weights[self.output.name]["kernel"], ids, axis=1)
             x = tf.transpose(x)  # [R, D]
         return x * tf.cast(self.scale, self.dtype) + positions
+
+
+class Embedded:
+    """The input of a stack: E[ids] sqrt(D) + P, and the norm after it if there is one.
+
+    Args:
+        embedding, positions: their inference layers.
+        norm: the layer `embedding_norm` of a model, or None.
+        name, fusing: as for every inference layer.
+    """
+
+    def __init__(self, embedding, positions, norm, name, fusing):
+        self.embedding, self.positions = embedding, positions
+        self.norm = None if norm is None else fusing.inference_layer(norm, name)
+
+    def __call__(self, weights, ids, padding=None):
+        """ids [B, T] -> rows [B * T, D]. `padding` [B] is the number of padding positions on the
+        left of each row."""
+        batch, length = tf.unstack(tf.shape(ids))
+        table = self.positions.table(weights)[:length]
+        if padding is None:
+            places = tf.tile(table, [batch, 1])
+        else:
+            columns = tf.maximum(tf.range(length) - padding[:, None], 0)  # [B, T]
+            places = tf.gather(table, tf.reshape(columns, [-1]))  # [B * T, D]
+        return self.at(weights, tf.reshape(ids, [-1]), places)  # ids: [B * T]
+
+    def at(self, weights, ids, places):
+        """ids [R] and the vectors of their positions, which broadcast to [R, D] -> rows [R, D]."""
+        return self.normed(weights, self.embedding(weights, ids, places))
+
+    def normed(self, weights, x):
+        """Apply the norm, if there is one, to rows [R, D]."""
+        return x if self.norm is None else self.norm(weights, x)
 
 
 INFERENCE_LAYERS = {embedding.TokenEmbedding: TokenEmbedding}

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfformer.inference.cached import Cached
+from tfformer.inference.embedding import Embedded
 from tfformer.search.step import State
 
 
@@ -19,7 +20,8 @@ class LanguageModel:
         self.embedding = fusing.inference_layer(
             model.embedding, "embedding", output=self.output if tied else None
         )
-        self.written = self.embedding, self.positions
+        norm = model.embedding_norm, "embedding_norm"
+        self.written = Embedded(self.embedding, self.positions, *norm, fusing)
         self.vocabulary_size, self.dtype = self.output.size, fusing.dtype
 
 

@@ -3,7 +3,6 @@
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
-from tfformer.inference.cached import embedded
 from tfformer.inference.masks import padding_bias, padding_mask
 from tfformer.inference.transformer import ReadsSource, Transformer
 from tfformer.models.non_autoregressive import NEVER
@@ -55,8 +54,7 @@ class ParallelInference(ReadsSource):
 
     def logits(self, target_ids, memory):
         """target_ids [B, T], with bos at tokens to predict -> logits float32 [B, T, V]."""
-        embedding, positions = self.inference_layer.written
-        x = embedded(target_ids, embedding, positions, self.weights)
+        x = self.inference_layer.written(self.weights, target_ids)
         return self._written(x, padding_bias(target_ids), memory)
 
     def logits_of_places(self, source_ids, memory):
@@ -65,6 +63,7 @@ class ParallelInference(ReadsSource):
         places = self.inference_layer.upsampling.factor
         positions = self.inference_layer.target_positions.table(self.weights)[: places * length]
         x = memory["states"] + tf.tile(positions, [batch, 1])
+        x = self.inference_layer.written.normed(self.weights, x)
         bias = tf.repeat(memory["bias"], places, axis=3)  # [B, 1, 1, k S]
         return self._written(x, bias, memory)
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.inference.cached import embedded
+from tfformer.inference.embedding import Embedded
 from tfformer.inference.masks import MASKED, attention_bias, padding_bias, padding_mask
 from tfformer.layers.overlapping_windows import Recurrence
 from tfformer.models.span_reader import in_text
@@ -15,6 +15,8 @@ class TextEncoder:
         self.encoder = fusing.inference_layer(model.encoder, "encoder")
         self.positions = fusing.inference_layer(model.positions, "positions")
         self.embedding = self.of_embedding(model, fusing)
+        norm = model.embedding_norm, "embedding_norm"
+        self.read = Embedded(self.embedding, self.positions, *norm, fusing)
 
     def of_embedding(self, model, fusing):
         """The inference layer of the embedding, made after all others except the head."""
@@ -23,7 +25,7 @@ class TextEncoder:
     def states(self, weights, ids):
         """ids [B, S] -> rows [B * S, D]."""
         batch, length = tf.unstack(tf.shape(ids))
-        x = embedded(ids, self.embedding, self.positions, weights)
+        x = self.read(weights, ids)
         return self.encoder(
             weights, x, batch, length, self.encoder.sees(weights, padding_bias(ids))
         )

@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from tfformer.inference.cached import Cached, embedded
+from tfformer.inference.cached import Cached
+from tfformer.inference.embedding import Embedded
 from tfformer.inference.masks import padding_bias, without_eos
 from tfformer.layers.watcher import watched
 from tfformer.search.step import State
@@ -25,7 +26,10 @@ class Transformer:
             model.target_embedding, "target_embedding", output=self.output if tied else None
         )
         self.source_embedding = fusing.inference_layer(model.source_embedding, "source_embedding")
-        self.written = self.target_embedding, self.target_positions
+        norm = model.target_embedding_norm, "target_embedding_norm"
+        self.written = Embedded(self.target_embedding, self.target_positions, *norm, fusing)
+        norm = model.source_embedding_norm, "source_embedding_norm"
+        self.read = Embedded(self.source_embedding, self.source_positions, *norm, fusing)
         self.vocabulary_size, self.dtype = self.output.size, fusing.dtype
         self.sees_eos = model.sees_eos
 
@@ -43,11 +47,7 @@ class ReadsSource:
         batch, length = tf.unstack(tf.shape(source_ids))
         source_ids = self.seen(source_ids)
         bias = padding_bias(source_ids)  # [B, 1, 1, S]
-        embedding, positions = (
-            self.inference_layer.source_embedding,
-            self.inference_layer.source_positions,
-        )
-        x = embedded(source_ids, embedding, positions, self.weights)
+        x = self.inference_layer.read(self.weights, source_ids)
         attend = self.inference_layer.encoder.sees(self.weights, bias)
         x = self.inference_layer.encoder(self.weights, x, batch, length, attend)
         return x, bias, (batch, length)

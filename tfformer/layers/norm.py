@@ -260,8 +260,19 @@ def norm_of(normalization, epsilon, **common):
     return KINDS[normalization](epsilon, **common)
 
 
+def of_embeddings(options, **common):
+    """Make the norm after the embeddings for a configuration's `NumberedOptions`; None without one.
+    `common` are arguments of every Keras layer."""
+    if not options.embedding_norm:
+        return None
+    return norm_of(options.normalization, options.epsilon, **common)
+
+
 def normed(norm, x, rows=None, training=None):
-    """Apply a norm to x, whose layout is `rows`. Only BatchNorm needs to know the tokens."""
+    """Apply a norm to x, whose layout is `rows`; None changes nothing. Only BatchNorm needs to know
+    the tokens."""
+    if norm is None:
+        return x
     if isinstance(norm, BatchNorm) and rows is not None:
         return norm(x, mask=rows.tokens(), training=training)
     return norm(x, training=training)

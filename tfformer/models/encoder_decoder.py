@@ -9,6 +9,7 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
+from tfformer.layers.norm import normed, of_embeddings
 from tfformer.layers.output import Dense
 from tfformer.layers.packing import Padded
 from tfformer.models.configured import ConfiguredModel
@@ -40,6 +41,12 @@ class EncoderDecoder(ConfiguredModel):
             )
         self.source_positions = positions.of_options(config, dtype=dtype, name="source_positions")
         self.target_positions = positions.of_options(config, dtype=dtype, name="target_positions")
+        self.source_embedding_norm = of_embeddings(
+            config, dtype=dtype, name="source_embedding_norm"
+        )
+        self.target_embedding_norm = of_embeddings(
+            config, dtype=dtype, name="target_embedding_norm"
+        )
         self.source_dropout = Dropout(config.dropout, dtype=dtype)
         self.target_dropout = Dropout(config.dropout, dtype=dtype)
         self.encoder = Encoder(config.num_encoder_layers, **stack, name="encoder")
@@ -73,6 +80,8 @@ class EncoderDecoder(ConfiguredModel):
         embeddings = [self.target_embedding, self.source_positions, self.target_positions]
         if self.source_embedding is not self.target_embedding:
             embeddings.insert(0, self.source_embedding)
+        norms = self.source_embedding_norm, self.target_embedding_norm
+        embeddings += [norm for norm in norms if norm is not None]
         return {
             "embeddings": embeddings,
             "encoder": [self.encoder],
@@ -119,11 +128,19 @@ class EncoderDecoder(ConfiguredModel):
         """source_ids [B, S] -> memory [B, S, D]; [N, D] if the rows are `Packed`."""
         source_ids = self.seen(source_ids)
         rows = rows or Padded(padding_mask(source_ids))
-        x = self._embed(self.source_embedding, self.source_positions, source_ids, rows)
+        x = self.source_positions(
+            self.source_embedding(rows.pack(source_ids)), positions=rows.positions
+        )
+        x = normed(self.source_embedding_norm, x, rows, training)
         x = self.source_dropout(x, training=training)
         return self.encoder(x, training=training, rows=rows)
 
-    @staticmethod
-    def _embed(embedding, numbered, ids, rows):
-        """Embeddings with positions: ids [B, T] -> [B, T, D], or [N, D] for packed rows."""
-        return numbered(embedding(rows.pack(ids)), positions=rows.positions)
+    def _target(self, ids, rows, training):
+        """The input of the decoder: ids [B, T] -> [B, T, D], or [N, D] for packed rows."""
+        return self._numbered(self.target_embedding(rows.pack(ids)), rows, training)
+
+    def _numbered(self, x, rows, training):
+        """Add the positions of the target to x [B, T, D], or [N, D]; apply norm and dropout."""
+        x = self.target_positions(x, positions=rows.positions)
+        x = normed(self.target_embedding_norm, x, rows, training)
+        return self.target_dropout(x, training=training)

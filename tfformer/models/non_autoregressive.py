@@ -105,7 +105,7 @@ class NonAutoregressive(EncoderDecoder):
         """Mask-predict: target_ids [B, T], with bos at the tokens to predict, and memory [B, S, D]
         -> logits [B, T, V]."""
         rows = Padded(padding_mask(target_ids))
-        x = self._embed(self.target_embedding, self.target_positions, target_ids, rows)
+        x = self._target(target_ids, rows, training)
         return self._written(x, memory, rows, Padded(memory_mask), training)
 
     def length_logits(self, memory, memory_mask=None):
@@ -119,14 +119,14 @@ class NonAutoregressive(EncoderDecoder):
         """Ctc and eos: logits [B, k S, V] from a memory [B, S, D]."""
         k, size = self.config.upsampling, self.config.target_vocabulary_size
         mask = ops.repeat(source.mask, k, axis=1)  # [B, k S]
-        x = self.target_positions(self.upsampling(memory))
-        logits = self._written(x, memory, Padded(mask), source, training)
+        rows = Padded(mask)
+        x = self._numbered(self.upsampling(memory), rows, training)
+        logits = self._written(x, memory, rows, source, training)
         padding = ops.where(ops.equal(ops.arange(size), 0), 0.0, NEVER)  # [V]
         return ops.where(mask[:, :, None], logits, ops.cast(padding, logits.dtype))
 
     def _written(self, x, memory, rows, memory_rows, training):
         """Run the decoder and the output layer: x [B, T, D] -> [B, T, V]."""
-        x = self.target_dropout(x, training=training)
         lie = {"rows": rows, "memory_rows": memory_rows}
         x = self.decoder(x, memory, training=training, causal=False, **lie)
         tied = self.output_projection.tied

@@ -9,6 +9,7 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
+from tfformer.layers.norm import normed, of_embeddings
 from tfformer.layers.packing import Padded
 from tfformer.models.configured import ConfiguredModel
 
@@ -17,6 +18,8 @@ class OneStack(ConfiguredModel, abc.ABC):
     """A model with one stack, an encoder or a decoder.
 
         states = Stack(Dropout(E[ids] sqrt(D) + PE))
+
+    With `embedding_norm`, a norm follows the sum.
 
     The configuration's `HALF` names the stack: `encoder` or `decoder`. A decoder without
     cross-attention has the layers of an encoder, and is causal.
@@ -35,6 +38,7 @@ class OneStack(ConfiguredModel, abc.ABC):
             config.vocabulary_size, config.d_model, dtype=dtype, name="embedding"
         )
         self.positions = positions.of_options(config, dtype=dtype, name="positions")
+        self.embedding_norm = of_embeddings(config, dtype=dtype, name="embedding_norm")
         self.dropout = Dropout(config.dropout, dtype=dtype)
         stack = Encoder(config.num_layers, **config.stack(), dtype=dtype, name=config.HALF)
         setattr(self, config.HALF, stack)
@@ -61,10 +65,15 @@ class OneStack(ConfiguredModel, abc.ABC):
     def parts(self):
         """The parts of the model: lists of layers by name, as `Transformer.parts`."""
         return {
-            "embeddings": [self.embedding, self.positions],
+            "embeddings": [self.embedding, *self._after_embedding()],
             self.config.HALF: [self.stack],
             **self.head(),
         }
+
+    def _after_embedding(self):
+        """The positions, and the norm if there is one."""
+        norm = self.embedding_norm
+        return [self.positions] if norm is None else [self.positions, norm]
 
     def flops(self):
         """Floating-point operations of the stack, as `Transformer.flops`.
@@ -78,7 +87,7 @@ class OneStack(ConfiguredModel, abc.ABC):
     def build(self, input_shape=None):
         x_shape = (None, None, self.config.d_model)
         self.embedding.build((None, None))
-        for layer in (self.positions, self.stack):
+        for layer in (*self._after_embedding(), self.stack):
             layer.build(x_shape)
         for layers in self.head().values():
             for layer in layers:
@@ -89,6 +98,7 @@ class OneStack(ConfiguredModel, abc.ABC):
         """ids [B, S] -> a state of each token, [B, S, D], or in the layout of `rows`."""
         rows = rows or Padded(padding_mask(ids))
         x = self.positions(self.embedding(rows.pack(ids)), positions=rows.positions)
+        x = normed(self.embedding_norm, x, rows, training)
         x = self.dropout(x, training=training)
         return self.stack(x, causal=self.config.HALF == "decoder", training=training, rows=rows)
 

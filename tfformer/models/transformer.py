@@ -5,6 +5,7 @@ from keras import ops
 
 from tfformer.config import TransformerConfig
 from tfformer.layers.masks import padding_mask
+from tfformer.layers.norm import normed
 from tfformer.layers.output import Dense, PointerGenerator
 from tfformer.layers.packing import Packed, Padded
 from tfformer.models.encoder_decoder import EncoderDecoder
@@ -100,9 +101,10 @@ class Transformer(EncoderDecoder):
         memory = self.encode(source_ids, training, source)
         if "mixed_ids" in inputs:
             x = self._mixed(inputs["mixed_ids"], inputs["mixed_weights"], target)
+            x = self._numbered(x, target, training)
         else:
-            x = self._embed(self.target_embedding, self.target_positions, target_ids, target)
-        return self.target_dropout(x, training=training), memory, target, source, source_ids
+            x = self._target(target_ids, target, training)
+        return x, memory, target, source, source_ids
 
     def _mixed(self, ids, weights, rows):
         """The target where each token is a weighted mean of k embeddings: both are [B, T, k]."""
@@ -111,7 +113,7 @@ class Transformer(EncoderDecoder):
             x = self.target_embedding(rows.pack(ids[..., n]))
             weight = ops.cast(rows.pack(weights[..., n]), x.dtype)
             mean += ops.expand_dims(weight, -1) * x  # [B, T, D], or [N, D]
-        return self.target_positions(mean, positions=rows.positions)
+        return mean
 
     def decode(
         self,
@@ -133,8 +135,7 @@ class Transformer(EncoderDecoder):
         """
         rows = rows or Padded(padding_mask(target_ids))
         memory_rows = memory_rows or Padded(memory_mask)
-        x = self._embed(self.target_embedding, self.target_positions, target_ids, rows)
-        x = self.target_dropout(x, training=training)
+        x = self._target(target_ids, rows, training)
         return self._decoded(x, memory, training, rows, memory_rows, source_ids)
 
     def _decoded(self, x, memory, training, rows, memory_rows, source_ids):
@@ -181,6 +182,7 @@ class Transformer(EncoderDecoder):
         shape = ops.shape(x)
         x = ops.reshape(x, (-1, 1, self.config.d_model))  # [B * W, 1, D]
         x = ops.reshape(self.target_positions(x, start=position), shape)  # [B, W, D]
+        x = normed(self.target_embedding_norm, x)
         known = projected_memory, memory_mask, cache
         x, cache, attention = self.decoder.step_with_attention(x, *known)
         if not self.output_projection.reads_source:

@@ -272,6 +272,11 @@ class _Half:
         found[f"{'target_' if shared else side}embedding/embeddings"] = self._of_side("embedding")
         if config.positions == "learned":
             found[f"{side}positions/embeddings"] = self._of_side("positions")
+        for part in ("gamma", "beta", "moving_mean", "moving_variance"):
+            name = f"embedding_norm/{part}"
+            own = f"{self.side}_{name}" if self.has_two else name
+            if own in self._weights:
+                found[f"{side}{name}"] = self._weights[own]
         kernel, bias = "output_projection/kernel", "output_projection/bias"
         untied = getattr(config, "tie_embeddings", "all") in ("none", "embeddings")
         if self.half == "decoder" and untied and kernel in self._weights:
