@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,6 +49,24 @@ def test_it_is_small_and_installs_one_package(wheel):
     assert "tfformer/py.typed" in names and not any("__pycache__" in name for name in names)
     links = re.findall(r"\]\(([^)\s]+)\)", metadata)
     assert len(links) > 10 and all(link.startswith(("https://", "#")) for link in links)
+
+
+def test_what_the_dockerfile_copies_builds_the_same_wheel(wheel, tmp_path):
+    for line in (ROOT / "Dockerfile").read_text().splitlines():
+        if not line.startswith("COPY "):
+            continue
+        *sources, to = line.split()[1:]
+        for name in sources:
+            source, target = ROOT / name, tmp_path / to.removeprefix("/source").strip("/")
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, target)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
+    subprocess.run(build, check=True, capture_output=True, cwd=tmp_path)
+    [built] = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(built) as one, zipfile.ZipFile(wheel) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
 
 
 @pytest.fixture(scope="module")
