@@ -73,26 +73,25 @@ def _add_runs(parser):
 
 def _add_files(corpus):
     """Adds the options that name the files of a corpus."""
-    corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
-    of_files = functools.partial(corpus.add_argument, type=Path, nargs="+", metavar="FILE")
+    corpus.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="the folder of the recipe's data"
+    )
+    of_file = functools.partial(corpus.add_argument, type=Path, metavar="FILE")
+    of_files = functools.partial(of_file, nargs="+")
     text = "one or more text files; TSV files without --target; for a tagger also CoNLL files"
     of_files("--source", help=text)
     add_columns(corpus)
     of_files("--target", help="the translations, line by line")
     text = "links between the words of each pair, in Pharaoh format (0-0 1-2), for "
     of_files("--alignments", help=f"{text}--guided-attention")
-    corpus.add_argument(
-        "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
-    )
-    corpus.add_argument("--val-target", type=Path, help="the translations of --val-source")
+    of_file("--val-source", help="for validation; default: 1 pair in 20 is held out")
+    of_file("--val-target", help="the translations of --val-source")
     text = "the labels of each line of --source, for a classifier or a tagger without a TSV"
     of_files("--labels", help=text)
-    corpus.add_argument("--val-labels", type=Path, help="the labels of --val-source")
+    of_file("--val-labels", help="the labels of --val-source")
     text = "one or more plain text files, for a language model: each line is a text of any length"
     of_files("--text", help=text)
-    corpus.add_argument(
-        "--val-text", type=Path, help="for validation; default: 1 line in 20 is held out"
-    )
+    of_file("--val-text", help="for validation; default: 1 line in 20 is held out")
 
 
 def add_columns(parser):
@@ -122,10 +121,10 @@ def _columns(text):
 def _add_tables(parser):
     """Adds the options of the model, the search and the recipe from their tables."""
     model = parser.add_argument_group(
-        "model", "Each replaces the value of the preset or recipe. A resumed run keeps its own."
+        "model", "Default: the value of the preset or recipe. A resumed run keeps its own."
     )
-    for name, kind, help in model_options():
-        _add_option(model, name, kind, f"{help}; default the preset's")
+    for name, kind, help, choices in model_options():
+        _add_option(model, name, kind, help, choices)
     search = parser.add_argument_group(SEARCH, "Defaults of the search when the model is served.")
     for name, kind, help in search_options():
         _add_option(search, name, kind, help)
@@ -209,14 +208,21 @@ def flag(name):
     return f"--{name.replace('_', '-')}"
 
 
-def _add_option(group, name, kind, help):
+# What an option's value is called in the help.
+METAVARS = {int: "N", float: "X", str: "NAME"}
+
+
+def _add_option(group, name, kind, help, choices=None):
     if kind is bool:
         group.add_argument(
             flag(name), action=argparse.BooleanOptionalAction, default=None, help=help
         )
     else:
         kind_of = _type(name, kind)
-        group.add_argument(flag(name), type=kind_of, metavar=kind.__name__.upper(), help=help)
+        metavar = METAVARS.get(kind, kind.__name__.upper())
+        if choices:
+            metavar = f"{{{','.join(choices)}}}"
+        group.add_argument(flag(name), type=kind_of, metavar=metavar, help=help)
 
 
 def _type(name, kind):
@@ -237,7 +243,7 @@ def groups():
 
 
 def model_options():
-    """The fields of the models' configurations that are options: (name, type, help)."""
+    """The fields of the models' configurations that are options: (name, type, help, choices)."""
     found = {}
     for kind in vars(config).values():
         if isinstance(kind, type) and issubclass(kind, config.StackOptions):
@@ -247,15 +253,14 @@ def model_options():
 
 
 def fields_of(configuration):
-    """Yields (name, type, help) of a configuration's fields, except sizes of vocabularies and
-    labels."""
+    """Yields (name, type, help, choices) of a configuration's fields, except sizes of vocabularies
+    and labels."""
     kinds = typing.get_type_hints(configuration)
     for field in dataclasses.fields(configuration):
         if field.name != "num_labels" and not field.name.endswith("vocabulary_size"):
             # For `int | None`, the type is int.
             kind = next(iter(typing.get_args(kinds[field.name])), kinds[field.name])
-            help, choices = field.metadata.get("help", ""), field.metadata.get("choices")
-            yield field.name, kind, f"{help}: {', '.join(choices)}" if choices else help
+            yield field.name, kind, field.metadata.get("help", ""), field.metadata.get("choices")
 
 
 def search_options():

@@ -62,17 +62,18 @@ def test_every_field_of_the_configuration_is_an_option():
     # The help reads the table without its package; what trains, the families of the tasks. What two
     # configurations call the same is one option, whose help is that of the first.
     served = [FAMILIES[task.family].configuration for task in TASKS.values()]
-    known = {name: (kind, help) for of in reversed(served) for name, kind, help in fields_of(of)}
-    assert {name: (kind, help) for name, kind, help in model_options()} == known
+    known = {name: rest for of in reversed(served) for name, *rest in fields_of(of)}
+    assert {name: rest for name, *rest in model_options()} == known
     assert not fields & {name for name, *_ in options()}
     assert OTHERS.keys() <= fields - sizes
     parser = train.parser()
     parser.common_only = False
     shown = " ".join(parser.format_help().split())
-    for name, kind, help in model_options():
+    for name, kind, help, choices in model_options():
         flag = f"--{name.replace('_', '-')}"
         # A flag that can be denied stands before its denial, another before its value.
-        assert f"{flag}, --no-" in shown or f"{flag} {kind.__name__.upper()}" in shown
+        value = f"{{{','.join(choices)}}}" if choices else {int: "N", float: "X"}.get(kind)
+        assert f"{flag}, --no-" in shown or f"{flag} {value}" in shown
         assert " ".join(help.split()) in shown
 
 
