@@ -53,10 +53,10 @@ def test_a_model_without_its_training_is_not_overwritten(begun, capsys):
     before = (begun / "config.json").read_bytes()
     for options in ([], ["--resume"], ["--init", str(begun)]):
         said = fails([RECIPE, "--run", str(begun), *options], capsys, 1)
-        assert "holds a model, and not what it was trained with" in said
+        assert "has a model but no folder prepared" in said
     assert (begun / "config.json").read_bytes() == before
     (begun / "config.json").unlink()
-    assert "not what it was trained with" in fails([RECIPE, "--run", str(begun)], capsys, 1)
+    assert "its training cannot go on" in fails([RECIPE, "--run", str(begun)], capsys, 1)
 
 
 def test_validation_takes_batches_no_larger_than_a_part(tmp_path):

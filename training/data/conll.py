@@ -89,7 +89,7 @@ def read_conll(path, report=None, columns=None, lines=None):
     if first and not ended:
         raise CorpusError(
             f"{os.fspath(path)} must have an empty line after each sentence, got {len(words):,} "
-            "lines of a word and its tag, and no empty line; if each line is a text, give its "
+            "lines with a word and its tag, but no empty line; if each line is a text, give its "
             "labels in a second file, --labels"
         )
     if words:

@@ -39,8 +39,8 @@ class Noise:
             self.samplers = [side.sampler(subword_sampling) for side in sides]
             if self.samplers == [None, None]:
                 raise ValueError(
-                    "subword_sampling must be 0 with this vocabulary: in a table of pieces a text "
-                    f"has one segmentation alone, got {subword_sampling}"
+                    "subword_sampling must be 0 with this vocabulary: a table of pieces splits a "
+                    f"text in only one way, got {subword_sampling}"
                 )
 
     def encode_source(self, texts, longest, seed, epoch):

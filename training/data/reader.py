@@ -187,9 +187,7 @@ def require_files(paths: Iterable[StrPath]) -> None:
     """Raises `CorpusError` for paths that can only be read once, such as a pipe."""
     for path in map(Path, paths):
         if path.exists() and not path.is_file() and not path.is_dir():
-            raise CorpusError(
-                f"{path} is no file, and is to be read several times: write it to one"
-            )
+            raise CorpusError(f"{path} must be a regular file, because it is read several times")
 
 
 def require_readable(paths: Iterable[StrPath]) -> None:

@@ -54,7 +54,7 @@ def draw_confusion(path, tokenizer, confused):
     """Draws the confusion matrix as PNG. Each row shows the shares of a label's texts."""
     if confused is None or len(confused) > DRAWN:
         count = "none" if confused is None else f"{len(confused):,}"
-        raise ValueError(f"--picture is of at most {DRAWN} labels, got {count}")
+        raise ValueError(f"--picture draws at most {DRAWN} labels, got {count}")
     names = tokenizer.target.labels
     from ..report.fonts import lettered
     from ..report.picture import pyplot, write_picture

@@ -114,7 +114,7 @@ def evaluate_masked(service, texts, batch_size):
             cut += int(tf.math.count_nonzero(truncated))
             bar.advance(len(ids))
     if not count:
-        raise ValueError("texts must be longer: of these no piece was hidden")
+        raise ValueError("texts must be longer: no piece of these was masked")
     seconds = time.monotonic() - started
     return {
         "perplexity": math.exp(nll / count),

@@ -83,7 +83,7 @@ class BestOf:
     def translate(self, texts, batch_size=None, greedy=False):
         """The best candidate of each text, in order. `greedy` must be False: it finds only one."""
         if greedy:
-            raise ValueError("greedy must be False where candidates are chosen from, got True")
+            raise ValueError("greedy must be False with reranking, got True")
         return self.translator.in_batches(texts, batch_size, self._best)
 
     answer = translate

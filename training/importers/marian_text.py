@@ -36,7 +36,9 @@ def read_text(folder, pad, eos, sizes, shares):
             )
         tables.append(_read_table(second, sizes[1], pad, eos))
     elif sizes[0] != sizes[1]:
-        raise ValueError(f"{second} must be there, for the sides have {sizes} ids, got none")
+        raise ValueError(
+            f"{second} must exist, because source and target have {sizes} ids, got none"
+        )
     pieces = [regular_pieces(*one) for one in zip(models, paths, strict=True)]
     files = [(tables[0], table, paths[0]), (tables[-1], second if tables[1:] else table, paths[1])]
     notes = [known_pieces(own, *one) for own, one in zip(pieces, files, strict=True)]

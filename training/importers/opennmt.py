@@ -58,8 +58,7 @@ def read_opennmt(folder, files, num_heads=None, source_eos=None, activation=None
     for name, value in (("--num-heads", num_heads), ("--activation", activation)):
         if value is None:
             raise ValueError(
-                f"{name} must be given, for {description.path} does not say it of a model that is "
-                "known here"
+                f"{name} must be given, because {description.path} does not name a known model"
             )
     tokenizer, numberings, notes = read_text(files)
     if source_eos is None and description.source_eos:

@@ -117,17 +117,17 @@ class _Unpickler(pickle._Unpickler):
     def find_class(self, module, name):
         if (module, name) not in ALLOWED:
             raise Refused(
-                f"it must hold tensors alone, got a pickle that names {module}.{name}, of which "
-                "nothing was run"
+                f"it must contain only tensors, got a pickle that names {module}.{name}, which was "
+                "not run"
             )
         return self._dictionary if name == "OrderedDict" else ALLOWED[module, name]
 
     def persistent_load(self, pid):
         if type(pid) is not tuple or not 5 <= len(pid) <= MAXIMUM_ARGUMENTS:
-            raise Refused("it must refer to storages alone, got something else")
+            raise Refused("it must refer to storages only, got something else")
         what, kind, key, _, count, *_ = pid
         if type(kind) is not _Kind or [type(one) for one in (what, key, count)] != [str, str, int]:
-            raise Refused("it must refer to storages alone, got something else")
+            raise Refused("it must refer to storages only, got something else")
         return Storage(kind.name, key, count)
 
     def _dictionary(self, pairs=()):
@@ -204,7 +204,7 @@ def _from_zip(file, size):
         if sum(one.file_size for one in archive.infolist()) > size:
             raise ValueError("its members must each have bytes of their own")
         if packed := [name for name, one in members.items() if one.compress_type]:
-            raise ValueError(f"nothing in it must be compressed, got {packed[0]}")
+            raise ValueError(f"its members must not be compressed, got {packed[0]}")
         [pickled] = [name for name in members if name.endswith("/data.pkl")]
         if members[pickled].file_size > LONGEST_PICKLE:
             raise ValueError(f"{pickled} must have at most {LONGEST_PICKLE:,} bytes")

@@ -90,7 +90,7 @@ class Weights:
     def require_all_taken(self):
         """Raises a ValueError if an array is left. The message names one."""
         if self._stored:
-            raise ValueError(f"{self.path}: nothing here has a weight {sorted(self._stored)[0]}")
+            raise ValueError(f"{self.path}: the model here has no weight {sorted(self._stored)[0]}")
 
 
 def read_safetensors(path):

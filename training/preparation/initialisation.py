@@ -127,8 +127,8 @@ def _begin_with(folder, init, recipe, side):
     require_positions(config, recipe.max_tokens)
     if recipe.new_pieces and config.one_vocabulary and not old.is_shared:
         raise RunError(
-            f"new_pieces must be 0 with {config.one_vocabulary} of {init}, whose sides cut texts "
-            f"differently: they would learn other pieces, got {recipe.new_pieces}"
+            f"new_pieces must be 0 with {config.one_vocabulary} of {init}, whose source and target "
+            f"split texts differently, so their new pieces would differ, got {recipe.new_pieces}"
         )
     weights = unpack(run.read_checked(init, known, known["weights"]))
     tokenizer = old
@@ -201,8 +201,8 @@ def _begin_with_halves(folder, halves, recipe, side, learn):
     config = task.configuration(recipe, *vocabularies, tokenizer.is_shared)
     if len(found) == 2 and not is_one and config.shares_embeddings:
         raise RunError(
-            "tie_embeddings must be 'target' or 'none' with halves of two runs, whose embeddings "
-            f"are two, got {config.tie_embeddings!r}"
+            "tie_embeddings must be 'target' or 'none' with halves of two runs, which have two "
+            f"embeddings, got {config.tie_embeddings!r}"
         )
     require_positions(config, recipe.max_tokens)
     weights = {}

@@ -33,7 +33,7 @@ def keep_teachers(folder, teachers, config, recipe):
             )
         if own.source_eos != config.source_eos:
             raise RunError(
-                f"source_eos must be {own.source_eos}, as of the teacher {teacher}, got "
+                f"source_eos must be {own.source_eos}, as in the teacher {teacher}, got "
                 f"{config.source_eos}"
             )
         content = run.read_checked(teacher, known, known["weights"])

@@ -34,7 +34,7 @@ def largest_batch_tokens(step, minimum, maximum):
         return True
 
     if not fits(minimum):
-        raise MemoryError(f"no room for a training step, not even of {minimum} tokens")
+        raise MemoryError(f"the memory is too small for a training step of {minimum} tokens")
     fitting, beyond = minimum, maximum + 1
     while beyond - fitting > max(1, fitting // 8):
         tokens = min(2 * fitting, (fitting + beyond) // 2)

@@ -133,7 +133,7 @@ class Strategy:
             except BaseException as failure:  # also Ctrl-C: the others must be told
                 error = failure
         if self.any(error) and error is None:
-            raise WorkerError("the chief has failed: see what it says")
+            raise WorkerError("the chief has failed: see its output")
         if error:
             raise error
 
@@ -146,8 +146,8 @@ class Strategy:
         except tf.errors.ResourceExhaustedError as error:
             reason = str(error).strip().splitlines()[0]
             raise MemoryError(
-                f"{reason}: a larger --accumulate takes less memory, with --resume too, and so do "
-                "fewer --batch-tokens in a new run"
+                f"{reason}: to use less memory, give a larger --accumulate, which --resume allows, "
+                "or in a new run a smaller --batch-tokens"
             ) from error
         except GONE as error:
             if not self.several:

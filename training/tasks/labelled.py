@@ -113,9 +113,9 @@ class LabelledTask(Task):
         side, table = source_tokenizer(counted(), recipe).source, self.label_table(targets)
         if len(table.labels) > len(units):
             raise CorpusError(
-                f"labels must not be more different ones than {self.labelled}s, got "
-                f"{len(table.labels):,} labels of {len(units):,} different {self.labelled}s: have "
-                "texts and labels changed places? Of a TSV, --columns 2,1 exchanges them"
+                f"there must be at most as many different labels as {self.labelled}s, got "
+                f"{len(table.labels):,} labels and {len(units):,} {self.labelled}s: are texts and "
+                "labels exchanged? For a TSV, give --columns 2,1"
             )
         return Tokenizer(side, table)
 

@@ -117,20 +117,20 @@ class Training:
                 self.state.restore()
                 self.strategy.spread_dropout(self.model)
         elif len(read_history(self.directory)) > 1:  # the first epoch is logged before it is saved
-            raise RunError(f"{self.state.last} is missing, to go on from: {LOG} has its epochs")
+            raise RunError(f"{self.state.last} is missing, though {LOG} has epochs of a training")
         config = self.directory / "config.json"
         if self.state.progress["best"] and not config.is_file():
-            raise RunError(f"{config} is missing, the best model of the training so far")
+            raise RunError(f"{config}, the best model so far, is missing")
         place = self.state.step()
         if self.strategy.any(place != self.strategy.chiefs(place)):
             raise RunError(
-                f"the workers do not see one and the same {self.state.last}: --run must be a "
-                "folder that all of them share"
+                f"the workers read different files {self.state.last}: --run must be a folder that "
+                "all of them share"
             )
         ended, epochs = self.state.progress["epoch"], self.recipe.epochs
         if self.state.progress["batch"] and ended >= epochs:
             raise ValueError(
-                f"epochs must be at least {ended + 1}, in whose middle the run is, got {epochs}"
+                f"epochs must be at least {ended + 1}, the epoch that the run is in, got {epochs}"
             )
         if place:
             self.say(going_on(self.state.progress, place, self.recipe.max_minutes))

@@ -57,8 +57,8 @@ def make_folders(directory, recipe, data, say, runs):
     if not prepared.is_dir():
         if (directory / "config.json").exists() or (checkpoints / LAST).exists():
             raise RunError(
-                f"{directory} holds a model, and not what it was trained with "
-                f"({PREPARED}): choose another run directory"
+                f"{directory} has a model but no folder {PREPARED}, so its training cannot go on: "
+                "choose another run directory"
             )
         prepare(prepared, recipe, data, say, runs)
     else:

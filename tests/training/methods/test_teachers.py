@@ -186,7 +186,7 @@ def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
         (["two"], ["--init", "other"], 1, "two must have the vocabulary of the run to begin with"),
         (["one", "short"], [], 1, "max_tokens must be at most 31, the positions of the teacher .*"
          "short, got 47"),
-        (["marian"], [], 1, "source_eos must be False, as of the teacher .*marian, got True"),
+        (["marian"], [], 1, "source_eos must be False, as in the teacher .*marian, got True"),
         (["nobody"], [], 1, "nobody is no directory"),
         (["one"], ["--both-ways", "1"], 2, "both_ways must be 0 with --teachers, got 1"),
         (["one"], ["--r-drop", "2", "--teacher-weight", "1"], 2,

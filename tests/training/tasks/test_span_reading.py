@@ -149,7 +149,7 @@ def test_what_is_published_is_counted_by_hand(folder, tmp_path, capsys):
     exact = np.mean([a == one.answer for a, one in zip(found, pairs, strict=True)])
     assert scores["exact_match"] == pytest.approx(100 * exact)
     assert evaluate.main([*test, "--picture", str(tmp_path / "x.png")]) == 1
-    assert "--picture is of at most 100 labels, got none" in capsys.readouterr().err
+    assert "--picture draws at most 100 labels, got none" in capsys.readouterr().err
 
 
 @pytest.mark.slow

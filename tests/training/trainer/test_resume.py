@@ -144,7 +144,9 @@ def test_a_run_in_the_middle_of_an_epoch_cannot_end_before_it(tmp_path, capsys, 
         assert train.main(run) == 128 + signal.SIGTERM
     settings = (tmp_path / "run" / "prepared" / "recipe.json").read_bytes()
     capsys.readouterr()
-    assert "at least 2, in whose middle" in fails([*run, "--resume", "--epochs", "1"], capsys, 1)
+    assert "at least 2, the epoch that the run is in" in fails(
+        [*run, "--resume", "--epochs", "1"], capsys, 1
+    )
     assert (tmp_path / "run" / "prepared" / "recipe.json").read_bytes() == settings
 
 
