@@ -1,9 +1,15 @@
-"""Draws what happens inside a translator: `tfformer picture RUN TEXT --out FOLDER`.
+"""Draws a model, and what happens inside a translator: `tfformer picture RUN [TEXT] --out FOLDER`.
 
+    tfformer picture runs/dates --out pictures
     tfformer picture runs/dates "4 July 2031" --out pictures
     tfformer picture runs/mine "A house." --target "Ein Haus." --out pictures --format svg
 
-It draws for the text and its translation (the run's own, or --target):
+Of a run of any Transformer, it draws:
+
+    architecture     the layers, with the shape on every arrow
+
+Of a translator with a TEXT, it also draws for the text and its translation (the run's own, or
+--target):
 
     heads-encoder, heads-decoder, heads-cross   the attention of each head in each layer
     lines-encoder, lines-decoder, lines-cross   the same as lines between pieces
@@ -37,8 +43,8 @@ PADDING = "<pad>"
 def parser():
     """The command's arguments."""
     parser = Parser("training.picture", __doc__, prints=True, reads=["run"])
-    parser.add_argument("run", type=Path, help="the run directory of a translator")
-    parser.add_argument("text", help="the text to translate")
+    parser.add_argument("run", type=Path, help="the run directory")
+    parser.add_argument("text", nargs="?", help="the text to translate; default: none")
     parser.add_argument("--target", help="a translation; default: the run's own")
     parser.add_argument("--out", required=True, type=Path, help="a folder for the pictures")
     parser.add_argument(
@@ -54,19 +60,16 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    from tfformer.run import load_translator
-
     from .report.fonts import lettered
     from .report.picture import write_picture
 
+    if options.text is None and options.target is not None:
+        command.error("--target needs a TEXT")
     try:
-        translator = load_translator(options.run, explain=True)
-        require_short(translator, "text", options.text)
-        target = options.target
-        if target is None:
-            (target,) = translator.translate([options.text])
-        require_short(translator, "target" if options.target else "the run's translation", target)
-        texts, figures = drawn(options.run, translator, options.text, target)
+        texts, figures = [], {"architecture": architecture(options.run)}
+        if options.text is not None:
+            texts, more = _of_text(options)
+            figures |= more
         options.out.mkdir(parents=True, exist_ok=True)
         with lettered(texts):
             for name, draw in figures.items():
@@ -79,6 +82,33 @@ def _run(command, options):
     except (ValueError, OSError) as error:
         return command.fail(error)
     return 0
+
+
+def architecture(run):
+    """A function that draws the architecture of a run's model."""
+    from tfformer.run import read_config, read_sizes
+
+    from .pictures.architecture import architecture_figure, columns_of
+
+    config = read_sizes(run, read_config(run))
+    try:
+        columns_of(config)
+    except ValueError as error:
+        raise ValueError(f"{run}: {error}") from error
+    return lambda: architecture_figure(config)
+
+
+def _of_text(options):
+    """The labels of all pictures for a text, and {name of a picture: a function that draws it}."""
+    from tfformer.run import load_translator
+
+    translator = load_translator(options.run, explain=True)
+    require_short(translator, "text", options.text)
+    target = options.target
+    if target is None:
+        (target,) = translator.translate([options.text])
+    require_short(translator, "target" if options.target else "the run's translation", target)
+    return drawn(options.run, translator, options.text, target)
 
 
 def require_short(translator, name, text):

@@ -27,7 +27,7 @@ def test_all_pictures_of_an_imported_model(run, tmp_path, capsys):
     """It has no log of a training, so no curves."""
     out = tmp_path / "new" / "pictures"
     assert picture.main([str(run), "a little house", "--out", str(out), "--format", "png"]) == 0
-    names = [*KINDS, "beams", "tokens", "distributions", "masks", "positions"]
+    names = ["architecture", *KINDS, "beams", "tokens", "distributions", "masks", "positions"]
     said = capsys.readouterr().out.splitlines()
     assert said == [str(out / f"{name}.png") for name in names]
     assert sorted(out.iterdir()) == sorted(map(out.joinpath, (f"{name}.png" for name in names)))
@@ -42,7 +42,15 @@ def test_a_given_target_and_a_log(run, tmp_path, monkeypatch):
     words = [str(run), "a lake", "--target", "the trees", "--out", str(tmp_path)]
     assert picture.main([*words, "--format", "svg"]) == 0
     (run / "log.csv").unlink()
-    assert "curves.svg" in seen and len(seen) == 12
+    assert "curves.svg" in seen and len(seen) == 13
+
+
+def test_without_a_text_the_architecture_alone(run, tmp_path, capsys):
+    assert picture.main([str(run), "--out", str(tmp_path / "out"), "--format", "svg"]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["architecture.svg"]
+    with pytest.raises(SystemExit) as end:
+        picture.main([str(run), "--target", "a", "--out", str(tmp_path / "other")])
+    assert end.value.code == 2 and "--target needs a TEXT" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
