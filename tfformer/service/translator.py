@@ -283,6 +283,12 @@ class Translator(Translating, Searching):
 
     answer = translate
 
+    @property
+    def first_token(self):
+        """The id that each target begins with by default: the code of its language. Or None."""
+        languages = self.tokenizer.target.languages
+        return None if languages is None else languages.ids[languages.default]
+
     def logits(self, inputs):
         """Run the whole model without a cache: {"source_ids": int32 [N, S], "target_ids": [N, T]}
         -> logits [N, T, V]."""
