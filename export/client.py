@@ -107,7 +107,7 @@ class Client:
                     raise
                 time.sleep(FIRST_WAIT * 2**attempt)
 
-    def translate(self, texts, batch_size=32, document=False):
+    def translate(self, texts, batch_size=32, document=False, **languages):
         """The translations of texts, in order.
 
         Args:
@@ -115,13 +115,17 @@ class Client:
             batch_size: texts in a request. Default 32.
             document: whether to use `translate_document`, for texts of many sentences. Default
                 False.
+            **languages: `source_language` and `target_language`, for a multilingual model. Default:
+                those of the model.
 
         Returns:
             A generator of strings. Each request is made when its first translation is needed.
         """
         signature = "translate_document" if document else "serving_default"
         for batch in batches(texts, batch_size):
-            outputs = self.predict({"text": batch}, signature)
+            # One for each text, so that a server can batch the requests of several clients.
+            asked = {name: [one] * len(batch) for name, one in languages.items() if one is not None}
+            outputs = self.predict({"text": batch, **asked}, signature)
             yield from answers.texts_of(outputs, len(batch))
 
 
@@ -312,6 +316,11 @@ def parser():
     which.add_argument("--version", type=version, help="default: the newest")
     which.add_argument("--label", help="label of a version, for example stable")
     parser.add_argument("--document", action="store_true", help="a line may contain many sentences")
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-language", metavar="CODE",
+            help=f"for a multilingual model: the {side} language; default: the model's",
+        )  # fmt: skip
     size = count()
     parser.add_argument("--batch-size", type=size, default=32, help="lines a request; default 32")
     seconds = Number(float, maximum=LONGEST_TIMEOUT, positive=True)
@@ -346,8 +355,9 @@ def _run(command, options):
     if sys.stdin is None or sys.stdout is None:
         return command.fail("standard input and standard output must be open")
     translations = client.translate(
-        read_lines(sys.stdin.buffer), options.batch_size, options.document
-    )
+        read_lines(sys.stdin.buffer), options.batch_size, options.document,
+        source_language=options.source_language, target_language=options.target_language,
+    )  # fmt: skip
     failed = None
     try:
         try:

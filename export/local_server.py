@@ -127,11 +127,17 @@ def curl_line(server, name):
     """A command that requests a prediction of a model's newest version."""
     from tensorflow_serving.apis.model_pb2 import ModelSpec
 
-    from .artifacts.deployment import curl
+    from .artifacts.deployment import curl, instances
+    from .verification.graph import plain
 
+    model = server.versions.model(ModelSpec(name=name))
     # The model may be from elsewhere, or its report was removed.
-    text = server.versions.model(ModelSpec(name=name)).deployment.get("sample", "Hello.")
-    return curl(name, {"instances": [text]}, f"127.0.0.1:{server.rest_port}")
+    text, signature = (
+        model.deployment.get("sample", "Hello."),
+        model.graph.signatures.get("serving_default"),
+    )
+    defaults = {key: plain(value) for key, value in signature.defaults.items()} if signature else {}
+    return curl(name, instances(text, defaults), f"127.0.0.1:{server.rest_port}")
 
 
 def main(arguments=None):

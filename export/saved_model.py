@@ -62,6 +62,12 @@ def parser():
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
     for option in search.KEPT.values():
         add_option(parser, option, f"the run's own, or {option.default}")
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-language", metavar="CODE",
+            help=f"for a multilingual model: the {side} language if a request names none; default: "
+            "the run's",
+        )  # fmt: skip
     parser.add_argument(
         "--max-target-length", type=count(), metavar="INT",
         help="maximum tokens of a target; default: the run's",

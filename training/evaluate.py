@@ -66,7 +66,7 @@ def parser():
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
     add_search(parser)
     parser.add_argument("--batch-size", type=count(), default=64, help="texts at once; default 64")
-    add_languages(parser)
+    add_language(parser)
     parser.add_argument(
         "--picture", type=Path, metavar="PNG", help="draw the confusion matrix of the labels"
     )
@@ -78,6 +78,11 @@ def parser():
 def add_languages(parser):
     """Adds the options for the languages of the test set. Default: those of the training."""
     parser.add_argument("--source-language", help="source language, if the recipe has several")
+    add_language(parser)
+
+
+def add_language(parser):
+    """Adds the option for the target language of the test set."""
     parser.add_argument(
         "--language", help="target language; adds BLEU by the protocol of the Multi30K literature"
     )
@@ -132,7 +137,8 @@ def read_test_set(arguments, run):
             raise ValueError(f"--{side} needs --source: a recipe has its own")
     if arguments.columns and not arguments.source:
         raise ValueError("--columns needs --source: a recipe has its own")
-    if arguments.source and (arguments.data or arguments.source_language):
+    of_run = hasattr(arguments, "target_language")  # it may be that of a multilingual run
+    if arguments.source and (arguments.data or (arguments.source_language and not of_run)):
         raise ValueError("--data and --source-language need --recipe, got --source")
     if arguments.recipe:
         require_recipe(arguments.recipe)
@@ -369,7 +375,7 @@ def _scored(arguments, pairs, language, options, say):
             scores["search"] += f" ({', '.join(path.name for path in beside)})"
         print_scores(scores, str(run))
         return scores, answers
-    for name in ("greedy", "language", "source_language"):
+    for name in ("greedy", "language", "source_language", "target_language"):
         if getattr(arguments, name):
             raise ValueError(
                 f"--{name.replace('_', '-')} needs a translator, got {run} of {family!r}"

@@ -38,6 +38,12 @@ def parser(module="training.import_hf", text=__doc__):
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
+    for side in ("source", "target"):
+        command.add_argument(
+            f"--{side}-language", metavar="CODE",
+            help=f"for a multilingual model: the {side} language if a request names none; default: "
+            "the folder's",
+        )  # fmt: skip
     return command.run(lambda options: run(command, options), arguments)
 
 
@@ -58,7 +64,9 @@ def run(command, options, family=None):
     def read():
         folder = folder_of(options.folder, huggingface.files(family), READERS)
         print(f"reading {folder} ...", file=sys.stderr)
-        return huggingface.read(folder, family)
+        asked = ("source_language", "target_language")
+        languages = {name: getattr(options, name, None) for name in asked}
+        return huggingface.read(folder, family, **languages)
 
     return run_import(command, options.run, read)
 

@@ -233,7 +233,7 @@ def page_values(name, report, batching, xla):
         if xla
         else "a stock\nTensorFlow Serving",
         "xla": " --xla" if xla else "",
-        "curl": curl(name, {"instances": [text]}),
+        "curl": curl(name, instances(text, signatures["serving_default"]["defaults"])),
         "curls": "\n".join(curls),
         "signatures": "\n".join(rows),
         "about": page["about"],
@@ -269,6 +269,12 @@ def _table(rows):
     return "\n".join(f"| {what} | {words} |" for what, words in rows.items())
 
 
+def instances(text, defaults):
+    """The body of a request for one text. REST needs the inputs that have a default too."""
+    languages = {key: value[0] for key, value in defaults.items()}
+    return {"instances": [{"text": text, **languages} if languages else text]}
+
+
 def curl(name, body, host="localhost:8501"):
     """A curl command that sends a request to a model by REST."""
     quoted = shlex.quote(json.dumps(body, ensure_ascii=False))
@@ -298,4 +304,6 @@ def _fill(template, values):
 
 
 def _shown(value):
+    if isinstance(value, list):
+        return json.dumps(value)
     return json.dumps(value) if isinstance(value, str) else f"{value:g}"

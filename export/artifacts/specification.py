@@ -39,6 +39,11 @@ def specification(model, tokenizer, num_positions):
         ValueError: CTranslate2 cannot express the model.
     """
     config = model.config
+    if tokenizer.languages:
+        raise ValueError(
+            "the tokenizer must be of one language pair for CTranslate2, got "
+            f"{', '.join(tokenizer.languages)}"
+        )
     written(model.output_projection, "output_projection", {Dense: None})
     if config.ends_with_norm != (config.norm == "pre"):
         raise ValueError(

@@ -131,10 +131,15 @@ def signatures_of(found):
 
 def _defaults(signature):
     return {
-        name: scalar(proto)
+        name: [scalar(proto)] if _is_list(proto) else scalar(proto)
         for name, proto in (signature.get("defaults") or {}).items()
         if proto["dtype"] in (*KINDS, "DT_STRING")
     }
+
+
+def _is_list(proto):
+    """Whether a default is a list of one element, such as a language, which fits any rows."""
+    return bool((proto.get("tensorShape") or proto.get("tensor_shape") or {}).get("dim"))
 
 
 def _declared(signature):
@@ -149,7 +154,7 @@ def _declared(signature):
 
 
 def scalar(proto):
-    """The number or the text in a TensorProto of rank 0, parsed from JSON."""
+    """The number or the text in a TensorProto of one element, parsed from JSON."""
     if proto["dtype"] == "DT_STRING":
         return as_text(
             base64.b64decode((proto.get("stringVal") or proto.get("string_val") or [""])[0])

@@ -33,6 +33,9 @@ class BulkTranslator(contextlib.AbstractContextManager):
         name = "translate_document" if document else "serving_default"
         signature = text_signature(self.path, name)
         self._text = signature.inputs["text"].name
+        self._defaults = {
+            signature.inputs[key].name: value for key, value in signature.defaults.items()
+        }
         try:
             self._translation = signature.outputs[text_output(signature.outputs)].name
         except AnswerError as error:
@@ -68,5 +71,5 @@ class BulkTranslator(contextlib.AbstractContextManager):
 
     def _ask(self, lines):
         texts = np.array([line.encode() for line in lines], object)
-        [found] = self._worker.run({self._text: texts}, [self._translation])
+        [found] = self._worker.run({**self._defaults, self._text: texts}, [self._translation])
         return [value.decode(errors="replace") for value in found]

@@ -81,7 +81,7 @@ class Graph:
                 name: {
                     "inputs": tensors(signature.inputs),
                     "outputs": tensors(signature.outputs),
-                    "defaults": {k: _plain(v) for k, v in signature.defaults.items()},
+                    "defaults": {k: plain(v) for k, v in signature.defaults.items()},
                 }
                 for name, signature in self.signatures.items()
             },
@@ -89,9 +89,11 @@ class Graph:
         }
 
 
-def _plain(default: np.ndarray):
-    """A default value for JSON: a number or a text."""
-    value = default.tolist()
+def plain(default):
+    """A default value for JSON: a number, a text, or a list of them."""
+    if isinstance(default, np.ndarray) and default.ndim:
+        return [plain(one) for one in default]
+    value = default.tolist() if isinstance(default, np.ndarray | np.generic) else default
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 

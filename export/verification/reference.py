@@ -57,6 +57,17 @@ def restricted(model, allowed):
     return of
 
 
+def begun(model, first):
+    """`model` with a given first token, the code of a language: it has probability 1."""
+
+    def of(inputs):
+        logits = np.array(model(inputs))
+        logits[:, 0], logits[:, 0, first] = -np.inf, 0.0
+        return logits
+
+    return of
+
+
 def beam_search(model, source_ids, max_length, beam_width, alpha, form):
     """The `beam_width` best `Hypothesis` of one sentence, best first, each ending with eos.
 

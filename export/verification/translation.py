@@ -38,6 +38,8 @@ def compare_reference(translator, requests, report):
     for request, served in zip(asked, answers, strict=True):
         for row, source_ids in enumerate(request["source_ids"]):
             source_ids, model = np.trim_zeros(np.array(source_ids, "int32"), "b"), uncached
+            if translator.first_token is not None:
+                model = reference.begun(uncached, translator.first_token)
             if translator.shortlist:
                 model = reference.restricted(uncached, translator.shortlist.allowed(source_ids))
             faults += _search_faults(

@@ -82,17 +82,37 @@ def test_a_piece_that_is_left_out_or_not_to_be_written_is_written_with_others(co
 
 def test_what_cannot_be_renumbered_is_named(content):
     names, merged = regular_pieces(content), regular_pieces(learned("bpe"))
-    renumbered(learned("bpe"), [*merged, f"{FILLING}x"])  # of which nothing is merged
+    halves = [one[:n] for one in merged for n in range(2, len(one)) if one[:n] not in merged]
     for given, pieces, said in (
         (b"no model", names, "here must be a SentencePiece model, got 8 bytes"),
         (b"", names, "here must be a SentencePiece model with pieces, got none"),
         (content, [*names, names[0]], "pieces of here must each be there once"),
         (content, [*names, "<s>"], "pieces of here must each be there once"),
-        (learned("bpe"), [*merged, "xyz"], "must be a unigram model where .* has more pieces"),
+        (learned("bpe"), [*merged, halves[0]], "must be a unigram model where .* has more pieces"),
         (learned("bpe"), merged[1:], "must be a unigram model where .* has fewer pieces"),
     ):
         with pytest.raises(ValueError, match=said):
             renumbered(given, pieces, "here")
+
+
+def test_bpe_keeps_its_merges_beside_new_pieces():
+    """Some are in no text; two characters are merged last, and split again."""
+    names, texts = regular_pieces(learned("bpe")), [*TEXTS, "xyxy the lakexy", "☃ ☃☃"]
+    before = renumbered(learned("bpe"), names)
+    used = max(sum(pieces_of(learned("bpe"), texts), []), key=len)
+    more = [*names, f"{FILLING}x", "xy", "☃", "☃" * 3 + "x"]
+    after = renumbered(learned("bpe"), more, unwritten=[used])
+    found = after.encode(tf.constant(texts)).to_list()
+    found = [[after.pieces[n] for n in ids[:-1]] for ids in found]
+    expected = before.encode(tf.constant(texts)).to_list()
+    expected = [[before.pieces[n] for n in ids[:-1]] for ids in expected]
+    assert any(used in pieces for pieces in expected)
+    assert not any(used in pieces for pieces in found)
+    assert found[-1].count("☃") == 3
+    for ours, theirs in zip(found[:-1], expected[:-1], strict=True):
+        assert "".join(ours) == "".join(theirs)
+        if used not in theirs:
+            assert ours == theirs
 
 
 def test_bytes_are_kept_together():

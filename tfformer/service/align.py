@@ -3,15 +3,14 @@
 import tensorflow as tf
 
 from tfformer.inference.masks import padding_mask
-from tfformer.service.signature import Signature, graph, texts
+from tfformer.service.signature import Signature, texts
 
 
 def align(generation):
     """`source` and `target` [B] -> `attention` [B, T, S], `source_tokens`, `target_tokens`; and
     `truncated`, whether one of the texts was cut."""
 
-    @graph(texts("source", "target"))
-    def align(source, target):
+    def answer(generation, source, target):
         source_ids, target_ids, labels, truncated = generation.forced(source, target)
         inference = generation.inference()
         _, attention = inference.decode(target_ids, inference.memory(source_ids))
@@ -22,4 +21,5 @@ def align(generation):
             "truncated": truncated,
         }
 
-    return Signature("align", align, lambda samples: [samples.pairs])
+    function = generation.graph("align", texts("source", "target"), answer)
+    return Signature("align", function, lambda samples: [samples.pairs])

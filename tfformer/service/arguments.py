@@ -23,6 +23,13 @@ def check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype
             raise ValueError(f"low_latency must be False with {name}, got {low_latency}")
 
 
+def check_one_language(**forms):
+    """Check that these forms of an export are off, for a multilingual model."""
+    for name, given in forms.items():
+        if given:
+            raise ValueError(f"{name} must be off for a multilingual model, got {given!r:.99}")
+
+
 def check_sides(model, tokenizer, kind):
     """Check that the model is of this class, and that the tokenizer fits it."""
     if not isinstance(model, kind) or not isinstance(tokenizer, Tokenizer):

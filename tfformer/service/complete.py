@@ -4,15 +4,14 @@ import tensorflow as tf
 
 from tfformer.config import EOS, PAD
 from tfformer.service.checks import require_equal_batches
-from tfformer.service.signature import Signature, graph, texts
+from tfformer.service.signature import Signature, texts
 
 
 def complete(generation):
     """`text` and `prefix` [B] -> `translation`, `score`; and `truncated`, whether one of the texts
     was cut."""
 
-    @graph(texts("text", "prefix"))
-    def complete(text, prefix):
+    def answer(generation, text, prefix):
         text, prefix = require_equal_batches(text=text, prefix=prefix)
         prefix_ids, prefix_cut = generation.target_ids(prefix)
         # Without its eos, because the translation continues after the prefix.
@@ -30,4 +29,5 @@ def complete(generation):
         prefixes = [target.split(" ")[0] for target in samples.pairs["target"]]
         return [{"text": samples.texts, "prefix": prefixes}]
 
-    return Signature("complete", complete, examples)
+    function = generation.graph("complete", texts("text", "prefix"), answer)
+    return Signature("complete", function, examples)

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfformer.config import EOS, PAD
 from tfformer.service.checks import counted
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
-from tfformer.service.signature import Signature, graph, texts
+from tfformer.service.signature import Signature, texts
 from tfformer.text.document import (
     cut_documents,
     join_sentences,
@@ -35,14 +35,11 @@ def document_limits(max_source_length, max_batch_size):
 def translate_document(generation):
     """`text` [B] -> `translation`, the number of `sentences`, and which are `truncated`."""
 
-    @graph(texts("text"))
-    def translate_document(text):
-        return _translate(generation, text)
-
     def examples(samples):
         return [{"text": [". ".join(samples.texts), "\n".join(samples.texts), ""]}]
 
-    return Signature("translate_document", translate_document, examples)
+    function = generation.graph("translate_document", texts("text"), _translate)
+    return Signature("translate_document", function, examples)
 
 
 def _translate(generation, text):
@@ -53,10 +50,12 @@ def _translate(generation, text):
     kept = tf.strings.substr(text, 0, limits["max_document_characters"], unit="UTF8_CHAR")
     codes, document = generation.tokenizer.source.codes, kept
     if codes is not None:
-        code, document = codes.split(document)
+        code, document = generation.split_codes(document)
     sentences, space = split_sentences(document)
     # A source ends with eos, which uses one token of each window; a code uses another one.
     ids = generation.tokenizer.encode_source(sentences.flat_values)[:, :-1]
+    if generation.tokenizer.source.languages is not None:
+        ids = ids[:, 1:]  # here without the code that each text begins with
     length = generation.max_source_length - (1 if codes is None else 2)
     overlap = int(OVERLAP * length)
     # One character may be many tokens, so a limit on characters alone is not enough.
@@ -66,10 +65,12 @@ def _translate(generation, text):
     )
     windows, rows = split_windows(ids, length, overlap)
     windows = _checked(windows, limits["max_request_pieces"])
+    documents = tf.gather(sentences.value_rowids(), rows)  # of the windows
     lengths = tf.cast(windows.row_lengths(), tf.int32)
     if codes is not None:
-        windows = _coded(windows, tf.gather(code, tf.gather(sentences.value_rowids(), rows)))
-    found = join_windows(_search_windows(generation, windows), rows, lengths, overlap)
+        windows = _coded(windows, tf.gather(code, documents))
+    found = _search_windows(generation.of_rows(documents), windows)
+    found = join_windows(found, rows, lengths, overlap)
     translations = sentences.with_flat_values(generation.tokenizer.decode(found))
     return {
         "translation": join_sentences(translations, space),
@@ -102,10 +103,13 @@ def _search_windows(generation, windows):
     blocks = tf.maximum(1, (count + block_size - 1) // block_size)
 
     def search_block(block, parts):
-        chosen = tf.gather(windows, order[block * block_size :][:block_size])
+        places = order[block * block_size :][:block_size]
+        chosen = tf.gather(windows, places)
         eos = tf.fill([chosen.nrows(), 1], EOS)
-        ids, _, _ = generation.written(tf.concat([chosen, eos], axis=1).to_tensor(PAD))
-        ids = tf.ragged.boolean_mask(ids, (ids != PAD) & (ids != EOS))
+        own = generation.of_rows(places)
+        ids, _, _ = own.written(tf.concat([chosen, eos], axis=1).to_tensor(PAD))
+        inside = (ids != PAD) & (ids != EOS) & ~generation.is_code(ids, "target")
+        ids = tf.ragged.boolean_mask(ids, inside)
         values = (ids.flat_values, tf.cast(ids.row_lengths(), tf.int32))
         written = zip(parts, values, strict=True)
         return block + 1, [part.write(block, value) for part, value in written]

@@ -15,27 +15,28 @@ from tfformer.inference.shortlist import ShortlistInference
 from tfformer.inference.transformer import Inference
 from tfformer.inference.xla import CompiledInference, in_bucket
 from tfformer.service.checks import require_equal_batches, require_in
-from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
+from tfformer.service.languages import InLanguages
+from tfformer.service.limits import CHARACTERS_PER_TOKEN, unless_off
 from tfformer.text.vocabularies import clean
 
 # The options of beam search that a request may set.
 ASKED = [option for option in OPTIONS.values() if option.asked]
 
 
-class FromSource(Limited, abc.ABC):
+class FromSource(InLanguages, abc.ABC):
     """Base class of models that read a text and translate it."""
 
     def source_ids(self, text):
         """string [B] -> int32 [B, S] of at most `max_source_length`; and whether a text was cut,
         bool [B]."""
         text = self.checked_rows("texts", text)
-        side = self.tokenizer.source
-        return encode_texts(text, side.encode, self.max_source_length, side.clean)
+        clean = self.tokenizer.source.clean
+        return encode_texts(text, self.encoder("source"), self.max_source_length, clean)
 
-    @staticmethod
-    def blank(source_ids):
-        """The rows without a token, boolean [B]."""
-        return tf.reduce_all((source_ids == PAD) | (source_ids == EOS), axis=1)
+    def blank(self, source_ids):
+        """The rows without a token besides the code of a language, boolean [B]."""
+        empty = (source_ids == PAD) | (source_ids == EOS) | self.is_code(source_ids, "source")
+        return tf.reduce_all(empty, axis=1)
 
     @abc.abstractmethod
     def written(self, source_ids):
@@ -100,13 +101,18 @@ class Generation(FromSource):
             return WindowedInference(*self.fused(), size)
         return self.forward(*self.fused())
 
+    def searched(self, source_ids=None):
+        """As `inference`, for a search: each target begins with the code of its language, if the
+        model is multilingual."""
+        return self.begun(self.inference(source_ids))
+
     # From text to ids.
 
     def target_ids(self, text):
         """string [B] -> int32 [B, T] of at most `max_target_length`, each row ending with eos; and
         whether a text was cut, bool [B]."""
-        side = self.tokenizer.target
-        return encode_texts(text, side.encode, self.max_target_length, side.clean)
+        clean = self.tokenizer.target.clean
+        return encode_texts(text, self.encoder("target"), self.max_target_length, clean)
 
     def forced(self, source, target):
         """Source ids; target ids for teacher forcing, bos + y; the labels, y + eos; and whether one
@@ -133,11 +139,15 @@ class Generation(FromSource):
         """The maximum number of target tokens, a number or int32 [B]. `max_length` 0 means the
         limit of the service."""
         limit = self.longest_written(max_length)
+        minimum = 1
+        if self.tokenizer.target.languages is not None:
+            minimum = 2  # the code, and eos
+            limit = tf.maximum(limit, minimum) if tf.is_tensor(limit) else max(limit, minimum)
         if not tf.is_tensor(factor) and not factor:
             return limit
         tokens = tf.cast(tf.math.count_nonzero(padding_mask(source_ids), axis=1), tf.float32)
         of_source = tf.cast(tf.math.ceil(factor * tokens), tf.int32)
-        return tf.where(tf.equal(factor, 0.0), limit, tf.clip_by_value(of_source, 1, limit))
+        return tf.where(tf.equal(factor, 0.0), limit, tf.clip_by_value(of_source, minimum, limit))
 
     def beam_search(self, source_ids, options, state=None, max_length=0, short=True, **more):
         """Run `search.beam_search` with these options, numbers or tensors. Options that are off add
@@ -148,7 +158,7 @@ class Generation(FromSource):
         """
         blank, width = self.blank(source_ids), options["beam_width"]
         if state is None:
-            inference = self.inference(source_ids if short else None)
+            inference = self.searched(source_ids if short else None)
             state = inference, inference.start(source_ids, width)
         inference, state = state
         found = search.beam_search(

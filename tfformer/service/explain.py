@@ -6,7 +6,7 @@ from tfformer.inference.masks import behind_bos, padding_mask
 from tfformer.service.checks import require_in
 from tfformer.service.encoder_decoder_signatures import finite
 from tfformer.service.n_best import asked_options, checked_options
-from tfformer.service.signature import Signature, graph_with_options, texts
+from tfformer.service.signature import Signature, texts
 
 # The maximum rows of a request, because the attention of every layer and head is much to send.
 MAXIMUM = 4
@@ -29,13 +29,14 @@ def explain(generation):
     window.
     """
 
-    def answer(text, asked):
+    def answer(generation, text, asked):
         text = require_few(text)
         source_ids, truncated = generation.source_ids(text)
         options = checked_options(generation, asked)
         source_ids = generation.checked_rows("rows", source_ids, options["beam_width"])
         inference = generation.forward(*generation.fused())
-        state = inference, inference.start(source_ids, options["beam_width"])
+        searched = generation.begun(inference)
+        state = searched, searched.start(source_ids, options["beam_width"])
         found, blank = generation.beam_search(
             source_ids, options, state, asked["max_length"], num_results=1, keep=("steps",)
         )
@@ -68,7 +69,7 @@ def explain(generation):
         few = {"text": samples.texts[:MAXIMUM]}
         return [few, {**few, "beam_width": 2, "length_penalty": 0.0, "max_length": 7}]
 
-    function = graph_with_options("explain", texts("text"), asked_options(generation), answer)
+    function = generation.graph("explain", texts("text"), answer, asked_options(generation))
     return Signature("explain", function, examples)
 
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer.service.checks import require_in
 from tfformer.service.encoder_decoder_signatures import finite
-from tfformer.service.signature import Signature, graph_with_options, texts
+from tfformer.service.signature import Signature, texts
 
 MAX_LENGTH = 24  # for the slow reference search, whose time grows with the square of the length
 
@@ -20,7 +20,7 @@ def beam_search(generation):
     """`text` [B] and options -> `translations` [B, W], all outputs of `beam_search_ids`, and
     `truncated`, whether a text was cut."""
 
-    def answer(text, asked):
+    def answer(generation, text, asked):
         source_ids, truncated = generation.source_ids(text)
         outputs = _n_best(generation, source_ids, asked)
         shape = tf.shape(outputs["token_ids"])
@@ -38,7 +38,7 @@ def beam_search(generation):
         return [text, {**text, **small}, {**text, **rules}]
 
     options = asked_options(generation)
-    function = graph_with_options("beam_search", texts("text"), options, answer)
+    function = generation.graph("beam_search", texts("text"), answer, options)
     return Signature("beam_search", function, examples)
 
 
@@ -46,7 +46,7 @@ def beam_search_ids(generation):
     """`source_ids` [B, S] and options -> `token_ids`, `scores`, `lengths`, and the `kept` values of
     each token, `token_log_probs` and `alignment`, for W hypotheses."""
 
-    def answer(source_ids, asked):
+    def answer(generation, source_ids, asked):
         return _n_best(generation, generation.checked_ids(source_ids), asked)
 
     def examples(samples):
@@ -57,7 +57,8 @@ def beam_search_ids(generation):
 
     source_ids = tf.TensorSpec([None, None], tf.int32, "source_ids")
     options = asked_options(generation)
-    function = graph_with_options("beam_search_ids", [source_ids], options, answer)
+    # The source ids contain their language's code.
+    function = generation.graph("beam_search_ids", [source_ids], answer, options, ("target",))
     return Signature("beam_search_ids", function, examples)
 
 
@@ -75,7 +76,7 @@ def _n_best(generation, source_ids, asked):
     """
     options = checked_options(generation, asked)
     source_ids = generation.checked_rows("rows", source_ids, options["beam_width"])
-    inference = generation.inference(source_ids)
+    inference = generation.searched(source_ids)
     state = inference, inference.start(source_ids, options["beam_width"])
 
     def found_with(**changes):

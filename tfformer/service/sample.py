@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfformer import search
 from tfformer.config.search_options import SAMPLING
 from tfformer.service.checks import require_in
-from tfformer.service.signature import Signature, graph_with_options, texts
+from tfformer.service.signature import Signature, texts
 
 OPTIONS = {"seed": 0, **{o.name: o.default for o in SAMPLING.values()}, "max_length": 0}
 
@@ -23,11 +23,11 @@ def sample(generation):
     """`text` [B] and options -> `translation`; its `log_prob` by the unchanged model; and
     `truncated`, whether a text was cut."""
 
-    def answer(text, asked):
+    def answer(generation, text, asked):
         drawn = asked_sampling(asked, generation.config.target_vocabulary_size)
         source_ids, truncated = generation.source_ids(text)
         blank = generation.blank(source_ids)
-        inference = generation.inference()
+        inference = generation.searched()
         factor = generation.options["max_length_factor"]
         found = search.sample_search(
             inference.step,
@@ -48,5 +48,5 @@ def sample(generation):
         narrow = {"seed": 7, "temperature": 0.5, "top_k": 5, "top_p": 0.9}
         return [{"text": samples.texts}, {"text": samples.texts, **narrow}]
 
-    function = graph_with_options("sample", texts("text"), OPTIONS, answer)
+    function = generation.graph("sample", texts("text"), answer, OPTIONS)
     return Signature("sample", function, examples)

@@ -82,12 +82,12 @@ def graph(inputs):
 
 
 def graph_with_options(name, inputs, options, answer):
-    """`tf.function` of tensors, and of scalars with defaults that a server fills in.
+    """`tf.function` of tensors, and of inputs with defaults that a server fills in.
 
     Args:
         name: the name of the function.
         inputs: a `tf.TensorSpec` for each input without a default.
-        options: {name: default} of the other inputs.
+        options: {name: default} of the other inputs: scalars; or lists, for inputs of any length.
         answer: a function of the inputs, in order, and of {name: value} of the options.
     """
     defaults = {key: tf.constant(value) for key, value in options.items()}
@@ -101,8 +101,11 @@ def graph_with_options(name, inputs, options, answer):
     parameters = [inspect.Parameter(spec.name, kind) for spec in inputs]
     parameters += [inspect.Parameter(key, kind, default=v) for key, v in defaults.items()]
     function.__name__, function.__signature__ = name, inspect.Signature(parameters)
-    scalars = [tf.TensorSpec([], value.dtype, key) for key, value in defaults.items()]
-    return graph([*inputs, *scalars])(function)
+    specs = [
+        tf.TensorSpec([None] * value.shape.rank, value.dtype, key)
+        for key, value in defaults.items()
+    ]
+    return graph([*inputs, *specs])(function)
 
 
 def texts(*names):

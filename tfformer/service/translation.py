@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer import search
 from tfformer.service.encoder_decoder_signatures import in_vocabulary
-from tfformer.service.signature import Signature, graph, texts
+from tfformer.service.signature import Signature, texts
 
 WARMUP_LENGTHS = (4, 16, 64, 256)  # source tokens
 
@@ -12,8 +12,7 @@ WARMUP_LENGTHS = (4, 16, 64, 256)  # source tokens
 def serving_default(generation):
     """`text` [B] -> `translation`, `score`, and `truncated`, whether a text was cut."""
 
-    @graph(texts("text"))
-    def serving_default(text):
+    def answer(generation, text):
         source_ids, truncated = generation.source_ids(text)
         return {**generation.translated(source_ids), "truncated": truncated}
 
@@ -27,17 +26,17 @@ def serving_default(generation):
         buckets = [samples.of_length(size) for size in sizes]
         return [*({"text": [text]} for text in buckets), {"text": buckets}]
 
-    return Signature("serving_default", serving_default, examples, warmup)
+    function = generation.graph("serving_default", texts("text"), answer)
+    return Signature("serving_default", function, examples, warmup)
 
 
 def greedy(generation):
     """A `tf.function`: `text` [B] -> `translation` and `score`, its log-probability. Not served."""
 
-    @graph(texts("text"))
-    def greedy(text):
+    def answer(generation, text):
         source_ids, _ = generation.source_ids(text)
         blank = generation.blank(source_ids)
-        inference = generation.inference(source_ids)
+        inference = generation.searched(source_ids)
         found = search.greedy_search(
             inference.step,
             inference.start(source_ids, width=1),
@@ -48,4 +47,4 @@ def greedy(generation):
         )
         return generation.as_text(*generation.best(in_vocabulary(found, inference), blank))
 
-    return greedy
+    return generation.graph("greedy", texts("text"), answer)

@@ -5,6 +5,8 @@
 
 import dataclasses
 
+import tensorflow as tf
+
 from tfformer.config import whole
 from tfformer.config.search_options import ENSEMBLE_MEAN, OPTIONS, takes_second_names
 from tfformer.inference.ensemble import mixed
@@ -12,7 +14,12 @@ from tfformer.inference.fuse import fuse
 from tfformer.inference.low_latency import by_rows, with_constants, zeros_of
 from tfformer.models import Transformer
 from tfformer.service.align import align
-from tfformer.service.arguments import check_forms, check_sides, check_vocabulary
+from tfformer.service.arguments import (
+    check_forms,
+    check_one_language,
+    check_sides,
+    check_vocabulary,
+)
 from tfformer.service.complete import complete
 from tfformer.service.document import document_limits, translate_document
 from tfformer.service.encoder_decoder_signatures import Generation
@@ -130,6 +137,9 @@ class Translator(Translating, Searching):
             attention window. Default: none.
         ensemble_mean: the mean of the models' predictions, of `"probabilities"` (default) or of
             `"log-probabilities"`; see `tfformer.inference.ensemble.mixed`.
+        source_language, target_language: for a multilingual model, the languages of requests that
+            name none. Default: those of the tokenizer. Not with a shortlist, `xla` or
+            `low_latency`.
 
     `min_target_length` is a second name of `min_length`.
 
@@ -187,6 +197,8 @@ class Translator(Translating, Searching):
         explain=False,
         ensemble=(),
         ensemble_mean=ENSEMBLE_MEAN.default,
+        source_language=None,
+        target_language=None,
     ):
         check_sides(model, tokenizer, self.KIND)
         config = model.config
@@ -211,6 +223,9 @@ class Translator(Translating, Searching):
             if not 2 <= whole(name, value, minimum=0) <= longest:
                 raise ValueError(f"{name} must be in [2, {longest}], got {value}")
         check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype)
+        if tokenizer.languages:
+            check_one_language(xla=xla, low_latency=low_latency, shortlist=shortlist)
+        tokenizer = tokenizer.with_languages(source_language, target_language)
         if whole("max_batch_size", max_batch_size, minimum=0) < 1:
             raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
@@ -241,7 +256,7 @@ class Translator(Translating, Searching):
         self.make_signatures()
         self._greedy = greedy(self._generation(self.fused, self._constants))
 
-    def translate(self, texts, batch_size=None, greedy=False):
+    def translate(self, texts, batch_size=None, greedy=False, **languages):
         """Translate any number of texts, in order, by beam search or greedy search.
 
         Args:
@@ -249,18 +264,30 @@ class Translator(Translating, Searching):
             batch_size: the number of texts at once, at most `max_batch_size`; the result does not
                 depend on it. Default: 32, or `max_batch_size` if that is less.
             greedy: take only the most probable token at each step. Default False.
+            **languages: `source_language` and `target_language`, for a multilingual model. Default:
+                those of the translator.
 
         Returns:
             A list of strings.
 
         Raises:
             ValueError: `texts` is one string, or an item is not a string; or `batch_size` is not
-                in [1, max_batch_size].
+                in [1, max_batch_size]; or the model has no such language.
         """
         function = self._greedy if greedy else self.functions["serving_default"]
-        return self.in_batches(texts, batch_size, lambda texts: function(texts)["translation"])
+        self.tokenizer.require_languages(**languages)
+        asked = {name: tf.constant([one]) for name, one in languages.items() if one is not None}
+        return self.in_batches(
+            texts, batch_size, lambda texts: function(texts, **asked)["translation"]
+        )
 
     answer = translate
+
+    @property
+    def first_token(self):
+        """The id that each target begins with by default: the code of its language. Or None."""
+        languages = self.tokenizer.target.languages
+        return None if languages is None else languages.ids[languages.default]
 
     def logits(self, inputs):
         """Run the whole model without a cache: {"source_ids": int32 [N, S], "target_ids": [N, T]}

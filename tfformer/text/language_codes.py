@@ -1,4 +1,5 @@
-"""Language codes at the start of a text, such as ">>de<<". Each is one id."""
+"""Language codes, each of which is one id: at the start of a text, such as ">>de<<", or requested
+beside the text."""
 
 import tensorflow as tf
 
@@ -42,3 +43,52 @@ class Codes(tf.Module):
             return [], text
         code = text[: end + 2].decode(errors="replace")
         return [self._ids.get(code, UNK)], text[end + 2 :]
+
+
+class Languages(tf.Module):
+    """The languages of a multilingual model. Every text begins with the code of one.
+
+    No text contains a code: a request names its language beside its text. The interface is that of
+    `Codes`.
+
+    Args:
+        ids: {piece: its id} of the codes. The language of the piece "__de__" is "de", that of
+            "deu_Latn" is "deu_Latn".
+        default: the piece of the language of a text without a request.
+    """
+
+    def __init__(self, ids, default):
+        super().__init__(name="languages")
+        self.ids = {language_of(piece): n for piece, n in ids.items()}
+        self.default, self.pieces = language_of(default), list(ids)
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant(list(self.ids)), tf.constant(list(self.ids.values()), tf.int32)
+            ),
+            default_value=UNK,
+        )
+
+    def lookup(self, languages):
+        """string [B] -> the ids of their codes, int32 [B]; UNK if there is no such language."""
+        return self._table.lookup(languages)
+
+    def contains(self, ids):
+        """Whether ids of any shape are codes; boolean."""
+        return tf.reduce_any(ids[..., None] == tf.constant(list(self.ids.values())), axis=-1)
+
+    def split(self, text, codes=None):
+        """string [B] and the ids of their codes, int32 [B] -> the codes, RaggedTensor int32 [B, 1],
+        and the texts. Without `codes`, they are those of the default language."""
+        if codes is None:
+            codes = tf.fill(tf.shape(text), self.ids[self.default])
+        return tf.RaggedTensor.from_row_lengths(codes, tf.ones_like(codes, tf.int64)), text
+
+    def split_bytes(self, text):
+        """As `split` with the default language, for one text in UTF-8 bytes: a list of ids, and
+        bytes."""
+        return [self.ids[self.default]], text
+
+
+def language_of(piece):
+    """The language whose code is this piece."""
+    return piece[2:-2] if piece.startswith("__") and piece.endswith("__") else piece

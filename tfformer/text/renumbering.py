@@ -47,7 +47,16 @@ def piece_kinds(content, name="content"):
     return found
 
 
-def renumbered(content, pieces, name="content", unwritten=(), codes=False, symbols=()):
+def renumbered(
+    content,
+    pieces,
+    name="content",
+    unwritten=(),
+    codes=False,
+    symbols=(),
+    languages=(),
+    default=None,
+):
     """Make a SentencePiece model that splits texts as before, with the ids of `pieces`.
 
     - Pieces of the model keep their scores, and texts are normalised as before.
@@ -57,6 +66,7 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False, symbo
     - The tokenizer never produces any other piece that the model lacks, but it can decode it. A
       piece that starts with `FILLING` cannot be decoded either.
     - A piece of the model that is not in `pieces` is removed. Texts then use other pieces.
+    - A piece of `languages` is in no text, and decoded to nothing.
 
     Args:
         content: the bytes of a SentencePiece model, with any special ids.
@@ -66,23 +76,30 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False, symbo
         codes: whether a piece such as ">>de<<" is one of `Codes`, and in no text. Default False.
         symbols: pieces that are recognised wherever they stand in a text. If there are some, the
             result is a `SymbolModel`. Default: none.
+        languages: those of the `pieces` that are codes of `Languages`. Default: none.
+        default: the code of the default language. Default: no text begins with a code.
 
     Raises:
         ValueError: the bytes are not such a model; a name is that of a special id or appears twice;
-            some of the 256 pieces of single bytes are missing; or the model is BPE and the number
-            of `pieces` differs from its own, which would change its merges.
+            some of the 256 pieces of single bytes are missing; or the model is BPE, and `pieces`
+            would change its merges: one of its own is missing, or a new one could be part of it.
     """
     model = parsed(content, name)
     kinds, regular = type(model.pieces[0]), {piece.piece: piece for piece in _regular(model)}
-    own = {name: piece for name, piece in regular.items() if name not in set(unwritten)}
+    is_bpe = model.trainer_spec.model_type == model.trainer_spec.BPE
+    unwritten, language_pieces = set(unwritten), set(languages)
+    own = {name: piece for name, piece in regular.items() if name not in unwritten}
     if len({*SPECIAL, *pieces}) < len(SPECIAL) + len(pieces):
         raise ValueError(f"pieces of {name} must each be there once, and none of {SPECIAL}")
     spec, wanted = model.trainer_spec, set(pieces)
     # A piece that starts with `FILLING` is in no text, so it takes part in no merge.
-    known = {*own, *symbols}
+    known = {*own, *symbols, *language_pieces}
     foreign = [piece for piece in pieces if piece not in known and not piece.startswith(FILLING)]
     left_out = [piece for piece in own if piece not in wanted]
-    for kind, odd in (("more", foreign), ("fewer", left_out)):
+    # BPE merges foreign pieces last and splits them again, so only those inside its own count.
+    halves = _halves(regular, foreign) if is_bpe else set()
+    more = [one for one in foreign if one not in regular and one in halves]
+    for kind, odd in (("more", more if is_bpe else foreign), ("fewer", left_out)):
         if odd and spec.model_type != spec.UNIGRAM:
             raise ValueError(
                 f"{name} must be a unigram model where the vocabulary has {kind} pieces, as "
@@ -100,6 +117,8 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False, symbo
         (piece.score for piece in model.pieces if piece.type == kinds.NORMAL), default=0.0
     )
     spelled = set() if fallback else _spelled(foreign, regular)
+    if is_bpe:  # it merges pairs only, so it cannot write a longer piece of unknown characters
+        spelled = {piece for piece in spelled if len(piece) == 1}
     del model.pieces[:]
     special_kinds = (kinds.CONTROL, kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL)
     for special, kind in zip(SPECIAL, special_kinds, strict=True):
@@ -115,11 +134,28 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False, symbo
         else:
             # SentencePieceModel would take an unused piece that looks like a code for a code.
             is_hidden = piece.startswith(FILLING) or (not codes and re.fullmatch(CODE, piece))
-            kind = kinds.CONTROL if is_hidden else kinds.UNUSED
-            model.pieces.add(piece=piece, score=minimum - 1, type=kind)
+            kind = kinds.CONTROL if is_hidden or piece in language_pieces else kinds.UNUSED
+            # BPE still merges an unused piece, then splits it again.
+            score = regular[piece].score if piece in regular else minimum - 1
+            model.pieces.add(piece=piece, score=score, type=kind)
+    del spec.accept_language[:]
+    if default is not None:
+        spec.accept_language.extend([default, *sorted(language_pieces - {default})])
     name_special(model)
     kind = SymbolModel if symbols else SentencePieceModel
     return kind(model.SerializeToString(), name)
+
+
+def _halves(regular, foreign):
+    """The pieces of `foreign` that a merge could join with another piece to one of `regular`."""
+    foreign = set(foreign)
+    return {
+        half
+        for piece in regular
+        for n in range(1, len(piece))
+        for half in (piece[:n], piece[n:])
+        if half in foreign
+    }
 
 
 def _spelled(pieces, regular):

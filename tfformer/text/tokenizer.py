@@ -141,6 +141,43 @@ class Tokenizer(tf.Module):
         pairs = ((self.source, source_texts), (self.target, target_texts))
         return Tokenizer(*(learn_vocabulary.extend(side, [texts], count) for side, texts in pairs))
 
+    @property
+    def languages(self):
+        """{"source_language" or "target_language": its `Languages`} of a multilingual model; empty
+        for any other.
+
+        If both sides begin with a code, each with that of its own language. If only the source
+        does, its code names the target language.
+        """
+        source, target = self.source.languages, self.target.languages
+        if source is not None and target is not None:
+            return {"source_language": source, "target_language": target}
+        one = source if source is not None else target
+        return {} if one is None else {"target_language": one}
+
+    def require_languages(self, **languages):
+        """Raises a ValueError unless the tokenizer has these languages, by name; None is any."""
+        for name, language in languages.items():
+            known = self.languages[name].ids if name in self.languages else {}
+            if language is not None and language not in known:
+                rule = f"one of {', '.join(sorted(known))}" if known else "None for this model"
+                raise ValueError(f"{name} must be {rule}, got {language!r}")
+
+    def with_languages(self, source_language=None, target_language=None):
+        """This tokenizer with other default languages. Default: its own.
+
+        Raises:
+            ValueError: it has no such language.
+        """
+        self.require_languages(source_language=source_language, target_language=target_language)
+        source, target = self.source, self.target
+        of_source = source_language if target.languages is not None else target_language
+        if of_source is not None:
+            source = source.with_language(of_source)
+        if target_language is not None and target.languages is not None:
+            target = target.with_language(target_language)
+        return self if (source, target) == (self.source, self.target) else Tokenizer(source, target)
+
     def made_of(self, old, side):
         """For each piece that this tokenizer adds to `old`, the ids with which `old` writes it.
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from tfformer.config import BOS, EOS, PAD, UNK
-from tfformer.text.language_codes import Codes
+from tfformer.text.language_codes import Codes, Languages, language_of
 from tfformer.text.sampling import SubwordSampler
 
 SPACE = "▁"  # U+2581, by which SentencePiece writes a space
@@ -47,10 +47,12 @@ class Side(tf.Module, abc.ABC):
         content: the bytes of the file.
         pieces: a list of their names in the order of the ids, the four special ones first.
         byte_ids: a list of the ids that stand for single UTF-8 bytes.
-        codes: the `Codes` that a text may begin with, or None.
+        codes: the `Codes` that a text may begin with, or None; or its `languages`.
+        languages: the `Languages` of a multilingual model, whose code every text begins with, or
+            None.
     """
 
-    suffix, codes = "", None
+    suffix, codes, languages = "", None, None
 
     def __init__(self, content, name):
         super().__init__(name=name)
@@ -178,6 +180,30 @@ class SentencePieceModel(Side):
         # A learned piece may look like a code. Real codes are marked as unused.
         codes = {piece: n for piece, n in codes.items() if model.is_unused(n)}
         self.codes = Codes(codes) if codes else None
+        if languages := self._language_pieces():
+            self.codes = self.languages = Languages(languages, next(iter(languages)))
+
+    def _language_pieces(self):
+        """{piece: id} of the languages, the default first: the model names them as those that it
+        accepts, and they are control pieces."""
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+        found = {}
+        for piece in ModelProto.FromString(self.content).trainer_spec.accept_language:
+            n = self._processor.piece_to_id(piece)
+            if self._processor.is_control(n):
+                found[piece] = n
+        return found
+
+    def with_language(self, language):
+        """This model with another of its `languages` as the default."""
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+        model = ModelProto.FromString(self.content)
+        pieces = sorted(self.languages.pieces, key=lambda piece: language_of(piece) != language)
+        del model.trainer_spec.accept_language[:]
+        model.trainer_spec.accept_language.extend(pieces)
+        return SentencePieceModel(model.SerializeToString())
 
     @classmethod
     def from_content(cls, content, name="content"):
@@ -200,11 +226,13 @@ class SentencePieceModel(Side):
         scores = (self._processor.get_score(n) for n in range(self.size))
         return all((score / self.SCORE_STEP).is_integer() for score in scores)
 
-    def encode(self, text):
+    def encode(self, text, codes=None):
+        """As `Side.encode`. `codes`, int32 [B], are the ids of the texts' languages, if the model
+        has `languages`. Default: the default language."""
         text = self.clean(text)
         if self.codes is None:
             return self._kernel.tokenize(text)
-        code, text = self.codes.split(text)
+        code, text = self.codes.split(text) if codes is None else self.codes.split(text, codes)
         return tf.concat([code, self._kernel.tokenize(text)], axis=1)
 
     def encode_with_offsets(self, text):

@@ -14,6 +14,8 @@ RERANKERS = {
     "backward": "that translates in the other direction",
     "right_to_left": "that was trained on targets with their words in reverse order",
 }
+# The languages of a multilingual model.
+LANGUAGES = ("source_language", "target_language")
 # The arguments of `add_search` that name runs.
 SEARCHED_RUNS = ("ensemble", "backward", "right_to_left")
 WEIGHT = 1.0  # default weight of a reranker
@@ -25,6 +27,11 @@ def add_search(parser):
         option = known.KEPT[name]
         text = f"{option.help}; default: the run's own"
         parser.add_argument(option.flag, type=option_number(option), help=text)
+    for name in LANGUAGES:
+        parser.add_argument(
+            "--" + name.replace("_", "-"), metavar="CODE",
+            help=f"for a multilingual model: the {name.replace('_', ' ')}; default: the run's own",
+        )  # fmt: skip
     parser.add_argument(
         "--ensemble", type=Path, nargs="+", default=[], metavar="RUN",
         help="more runs with the same vocabulary, searched together with this one",
@@ -54,9 +61,11 @@ def add_search(parser):
 
 
 def search_options(arguments):
-    """The options of `SEARCHED` that were given, by name. Raises a ValueError if they do not
-    combine."""
-    given = {name: getattr(arguments, name) for name in SEARCHED}
+    """The options of `SEARCHED` and the languages that were given, by name. Raises a ValueError if
+    they do not combine."""
+    given = {name: getattr(arguments, name) for name in (*SEARCHED, *LANGUAGES)}
+    if getattr(arguments, "recipe", None):
+        del given["source_language"]  # that of the recipe
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.greedy and {"beam_width", "length_penalty"} & set(given):
         raise ValueError("--beam-width and --length-penalty need beam search, got --greedy")

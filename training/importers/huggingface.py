@@ -5,18 +5,20 @@ the names of the files that it reads besides the weights: `NEEDED` and `OTHERS`.
 """
 
 import importlib
+import inspect
 from pathlib import Path
 
 from .options import read_json_object
 from .recognise import MODULES, described
 
 
-def read(folder, family=None):
+def read(folder, family=None, **languages):
     """Reads a folder of Hugging Face into an `Imported`.
 
     Args:
         folder: its path.
         family: the only `model_type` to be read. Default: all.
+        **languages: `source_language` and `target_language`, the defaults of a multilingual model.
 
     Raises:
         ValueError: no importer reads its family, a file is missing or damaged, or an option has no
@@ -31,7 +33,14 @@ def read(folder, family=None):
             f"{folder} must be a model of {' or '.join(known)} (config.json: model_type), got "
             f"{described(folder)}"
         )
-    return _module(known[found]).read(folder)
+    read_folder = _module(known[found]).read
+    languages = {name: one for name, one in languages.items() if one is not None}
+    if unknown := sorted(set(languages) - set(inspect.signature(read_folder).parameters)):
+        raise ValueError(
+            f"{unknown[0]} must be None for the family {found!r}, which is not multilingual, got "
+            f"{languages[unknown[0]]!r}"
+        )
+    return read_folder(folder, **languages)
 
 
 def files(family=None):

@@ -24,8 +24,9 @@ from .generation import (
 from .imported import Imported
 from .marian_options import configuration, read_options
 from .marian_text import read_text
-from .marian_weights import read_weights, require_sizes
+from .marian_weights import read_weights
 from .options import require_files
+from .stack_weights import require_sizes
 from .weights import Weights
 
 NEEDED = ("config.json", "source.spm", "target.spm", "vocab.json")

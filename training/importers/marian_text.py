@@ -1,17 +1,13 @@
 """Reads the tokenizer of a Marian folder: two SentencePiece models and a table of ids."""
 
-import re
 from pathlib import Path
 
 from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.renumbering import regular_pieces, renumbered
 from tfformer.text.tokenizer import Tokenizer
-from tfformer.text.vocabularies import FILLING, SPECIAL
 
-from .id_mapping import Numbering, known_pieces
+from .id_mapping import UNK, known_pieces, numbered, read_table
 from .options import read_json_object
-
-UNK, EOS = "<unk>", "</s>"  # the names of unk and eos in Marian
 
 
 def read_text(folder, pad, eos, sizes, shares):
@@ -27,14 +23,14 @@ def read_text(folder, pad, eos, sizes, shares):
     paths = [Path(folder, "source.spm"), Path(folder, "target.spm")]
     models = [read_bytes(path, LONGEST_TEXT) for path in paths]
     table, second = Path(folder, "vocab.json"), Path(folder, "target_vocab.json")
-    tables = [_read_table(table, sizes[0], pad, eos)]
+    tables = [read_table(table, sizes[0], pad, eos)]
     _require_no_more_pieces(folder, tables[0], second)
     if second.exists():
         if shares:
             raise ValueError(
                 f"share_encoder_decoder_embeddings must be false beside {second}, got true"
             )
-        tables.append(_read_table(second, sizes[1], pad, eos))
+        tables.append(read_table(second, sizes[1], pad, eos))
     elif sizes[0] != sizes[1]:
         raise ValueError(
             f"{second} must exist, because source and target have {sizes} ids, got none"
@@ -43,10 +39,10 @@ def read_text(folder, pad, eos, sizes, shares):
     files = [(tables[0], table, paths[0]), (tables[-1], second if tables[1:] else table, paths[1])]
     notes = [known_pieces(own, *one) for own, one in zip(pieces, files, strict=True)]
     unknown = [one for one in pieces[0] if one not in tables[0]]
-    source = _numbered(tables[0], sizes[0], pad, eos, unknown)
+    source = numbered(tables[0], sizes[0], _first(tables[0], pad, eos), unknown)
     target, unwritten = source, unknown
     if len(tables) > 1:
-        target, unwritten = _numbered(tables[1], sizes[1], pad, eos, []), []
+        target, unwritten = numbered(tables[1], sizes[1], _first(tables[1], pad, eos)), []
     sides = [renumbered(models[0], source[0], paths[0], codes=True)]
     sides.append(renumbered(models[1], target[0], paths[1], unwritten, codes=True))
     return Tokenizer(*sides), (source[1], target[1]), tuple(notes)
@@ -71,35 +67,6 @@ def _require_no_more_pieces(folder, table, second):
         )
 
 
-def _read_table(path, size, pad, eos):
-    """Reads and checks a table of ids: {piece: id}."""
-    table = read_json_object(path)
-    if other := [one for one in table.values() if type(one) is not int]:
-        raise ValueError(f"{path} must have an id for each piece, got {other[0]!r}")
-    # A lone surrogate is no character.
-    if broken := [piece for piece in table if re.search("[\ud800-\udfff]", piece)]:
-        raise ValueError(f"{path} must be of characters of Unicode, got {broken[0]!r}")
-    ids = sorted(table.values())
-    if len(set(ids)) < len(ids) or not ids or not 0 <= ids[0] <= ids[-1] < size:
-        raise ValueError(f"{path} must have each id once, from 0 to {size - 1:,}, got others")
-    if table.get(UNK, pad) == pad or table.get(EOS) != eos:
-        raise ValueError(
-            f"{path} must have {UNK}, beside the pad, and {EOS} = {eos} as eos_token_id, got "
-            f"{table.get(UNK)} and {table.get(EOS)}"
-        )
-    return table
-
-
-def _numbered(table, size, pad, eos, unknown):
-    """The pieces of our ids from 4 on, and the `Numbering`."""
-    by_id, unk = {n: piece for piece, n in table.items()}, table[UNK]
-    others = [n for n in range(size) if n not in (pad, unk, eos)]
-    # If an id has no piece in the table, or that of one of our special ids, no text contains it.
-    names = [by_id.get(n, str(n)) for n in others]
-    names = [
-        name if n in by_id and name not in SPECIAL and name else f"{FILLING}{n}"
-        for n, name in zip(others, names, strict=True)
-    ]
-    old = [None, unk, pad, eos, *others]
-    more = list(range(len(old), len(old) + len(unknown)))
-    return [*names, *unknown], Numbering(old + [unk] * len(unknown), more)
+def _first(table, pad, eos):
+    """Marian's ids for our ids 0 to 3: a target begins with the pad, and our pad is new."""
+    return None, table[UNK], pad, eos

@@ -1,0 +1,76 @@
+"""The stored folders of M2M100, NLLB-200 and SMALL-100, and what the originals say of them."""
+
+import json
+import shutil
+
+import numpy as np
+from paths import DATA
+
+from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.vocabularies import FILLING
+
+# The folders, and the target language that an import needs if the folder names none.
+FOLDERS = {"m2m": "de", "nllb": None, "whole": "deu_Latn", "small100": None}
+PAIRS = {name: ("en-de", "fr-en") for name in ("m2m", "small100")}
+PAIRS |= {name: ("eng_Latn-deu_Latn", "fra_Latn-eng_Latn") for name in ("nllb", "whole")}
+SPECIAL = {"<pad>": PAD, "<unk>": UNK, "</s>": EOS}
+
+
+def folder(name):
+    return DATA / "m2m100" / name
+
+
+def arguments(name, run, at=None):
+    """Of the command that imports a folder."""
+    language = FOLDERS[name]
+    given = ["--target-language", language] if language else []
+    return [str(at or folder(name)), str(run), *given]
+
+
+def answers(name):
+    return json.loads((folder(name) / "answers.json").read_text())
+
+
+def states(name):
+    """{"PAIR/NUMBER/logits" or "PAIR/NUMBER/states": array}, by the original's ids."""
+    with np.load(folder(name) / "states.npz") as file:
+        return dict(file)
+
+
+def table(name):
+    """{the original's id: its piece}, without codes of languages."""
+    path = folder(name) / "vocab.json"
+    if path.exists():
+        return {n: piece for piece, n in json.loads(path.read_text()).items()}
+    pieces = json.loads((folder(name) / "tokenizer.json").read_text())["model"]["vocab"]
+    return {n: piece for piece, n in pieces.items()}
+
+
+def our_ids(name, tokenizer):
+    """{the original's id: ours}, by the names of the pieces."""
+    own = {piece: n for n, piece in enumerate(tokenizer.pieces("source"))}
+    names = table(name)
+    if name in ("m2m", "small100"):
+        codes = [piece for piece in own if piece.startswith("__")]
+        names |= dict(enumerate(sorted(codes, key=own.get), len(names)))
+    return {
+        n: SPECIAL[piece] if piece in SPECIAL else own.get(piece, own.get(f"{FILLING}{n}"))
+        for n, piece in names.items()
+        if piece != "<s>"
+    } | {0: own[f"{FILLING}0"]}
+
+
+def languages(name, pair):
+    """The languages of a request for a pair."""
+    source, target = pair.split("-")
+    asked = {"source_language": source, "target_language": target}
+    return {"target_language": target} if name == "small100" else asked
+
+
+def with_bos(target_ids):
+    return [BOS, *target_ids[:-1]]
+
+
+def copied(name, to):
+    """A folder of one's own."""
+    return shutil.copytree(folder(name), to)
