@@ -15,7 +15,11 @@ from training.importers.recognise import described
     ("config", "said"),
     [
         ({"model_type": "bart"}, "the family 'bart', which `tfformer export-keras-hub` exports"),
-        ({"model_type": "m2m_100"}, "the family 'm2m_100', which nothing here reads"),
+        (
+            {"model_type": "t5gemma"},
+            "the family 't5gemma', which `tfformer export-keras-hub` exports",
+        ),
+        ({"model_type": "switch"}, "the family 'switch', which nothing here reads"),
         ({}, "the family None, which nothing here reads"),
         ({"registered_name": "x"}, "a preset of KerasHub, which `tfformer export-keras-hub`"),
         ({"format": 1, "sha256": {}}, "a run, which needs no import"),
