@@ -8,16 +8,17 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
+from tfformer.text.byte_pairs import BytePairs
 from tfformer.text.learn_vocabulary import extend, learn_model, learn_table, made_of
-from tfformer.text.tokenizer import FILES
+from tfformer.text.tokenizer import CLASSES, FILES
 from tfformer.text.vocabularies import (
-    CLASSES,
     LabelTable,
     PieceTable,
     SentencePieceModel,
     Side,
     clean,
 )
+from tfformer.text.word_pieces import WordPieces
 
 # A blank is a space alone: the others here are parts of a word.
 LABELS = [
@@ -110,11 +111,9 @@ def oracle(side):
 
 def test_every_class_is_told_by_its_suffix():
     kinds = {".model": SentencePieceModel, ".pieces": PieceTable, ".labels": LabelTable}
+    kinds |= {".wordpieces": WordPieces, ".bytepairs": BytePairs}
     assert kinds == CLASSES
-    assert FILES == (
-        *("source.model", "source.pieces", "source.labels"),
-        *("target.model", "target.pieces", "target.labels"),
-    )
+    assert FILES == tuple(f"{side}{suffix}" for side in ("source", "target") for suffix in kinds)
     with pytest.raises(TypeError, match="abstract"):
         Side(b"", "none")
 

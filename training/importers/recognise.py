@@ -5,7 +5,13 @@ from pathlib import Path
 from tfformer.files import read_json
 
 # The families of Hugging Face that `tfformer import` reads: {model_type: the module beside this}.
-MODULES = {"marian": "marian"}
+MODULES = {
+    "bert": "bert",
+    "distilbert": "bert",
+    "marian": "marian",
+    "roberta": "bert",
+    "xlm-roberta": "bert",
+}
 HUGGING_FACE = "which `tfformer import` reads"
 OPENNMT = "a model directory of OpenNMT-tf, which `tfformer import-opennmt` reads"
 KERAS_HUB = "which `tfformer export-keras-hub` exports"
