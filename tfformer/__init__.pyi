@@ -9,6 +9,7 @@ from tfformer.commands import import_opennmt as import_opennmt
 from tfformer.commands import train_model as train_model
 from tfformer.commands import verify_export as verify_export
 from tfformer.config import ClassifierConfig as ClassifierConfig
+from tfformer.config import EmbedderConfig as EmbedderConfig
 from tfformer.config import LanguageModelConfig as LanguageModelConfig
 from tfformer.config import MaskedLanguageModelConfig as MaskedLanguageModelConfig
 from tfformer.config import NonAutoregressiveConfig as NonAutoregressiveConfig
@@ -40,6 +41,7 @@ from tfformer.metrics import LabelPerplexity as LabelPerplexity
 from tfformer.metrics import Perplexity as Perplexity
 from tfformer.metrics import TokenAccuracy as TokenAccuracy
 from tfformer.models.classifier import Classifier as Classifier
+from tfformer.models.embedder import Embedder as Embedder
 from tfformer.models.language_model import LanguageModel as LanguageModel
 from tfformer.models.masked_language_model import MaskedLanguageModel as MaskedLanguageModel
 from tfformer.models.non_autoregressive import NonAutoregressive as NonAutoregressive
@@ -61,6 +63,7 @@ from tfformer.service.gap_filler import GapFiller as GapFiller
 from tfformer.service.parallel_translator import ParallelTranslator as ParallelTranslator
 from tfformer.service.span_answers import SpanAnswers as SpanAnswers
 from tfformer.service.text_classifier import TextClassifier as TextClassifier
+from tfformer.service.text_embedder import TextEmbedder as TextEmbedder
 from tfformer.service.text_generator import TextGenerator as TextGenerator
 from tfformer.service.text_tagger import TextTagger as TextTagger
 from tfformer.service.translator import Translator as Translator

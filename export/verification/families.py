@@ -12,4 +12,5 @@ COMPARISONS = {
     models.CLASSIFIER: text_encoder.compare,
     models.TAGGER: text_encoder.compare,
     models.SPAN: text_encoder.compare,
+    models.EMBEDDER: text_encoder.compare,
 }

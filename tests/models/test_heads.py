@@ -7,12 +7,13 @@ import pytest
 import tensorflow as tf
 
 from tfformer import (
+    Embedder,
     MaskedLanguageModel,
     PositionCrossEntropy,
     SpanReader,
     Tagger,
 )
-from tfformer.config import MaskedLanguageModelConfig, SpanConfig, TaggerConfig
+from tfformer.config import EmbedderConfig, MaskedLanguageModelConfig, SpanConfig, TaggerConfig
 from tfformer.inference.fuse import fuse
 from tfformer.inference.text_encoder import TextEncoderInference
 
@@ -22,6 +23,8 @@ IDS = np.array([[5, 9, 3, 7, 8, 2, 6, 3], [4, 3, 16, 3, 0, 0, 0, 0], [3, 12, 11,
 
 def masked_language_model(model, ids):
     x = oracle.text_states(model, ids)
+    if model.transform is not None:
+        x = oracle.transform(model.transform, x)
     if model.config.tie_embeddings == "none":
         return oracle.dense(model.output_projection, x)
     table = oracle.array(model.embedding.embeddings)
@@ -48,6 +51,19 @@ CASES = {
     "tagger": (Tagger, TaggerConfig, {"num_labels": C}, tagger),
     "learned": (Tagger, TaggerConfig,
                 {"num_labels": C, "positions": "learned", "max_positions": 11}, tagger),
+    "bos, transform": (MaskedLanguageModel, MaskedLanguageModelConfig,
+                       {"add_bos": True, "transform": True, "activation": "gelu"},
+                       masked_language_model),
+    "bos": (Tagger, TaggerConfig,
+            {"num_labels": C, "add_bos": True, "positions": "learned", "max_positions": 12},
+            tagger),
+    "types": (SpanReader, SpanConfig,
+              {"add_bos": True, "token_types": True, "embedding_norm": True}, span_reader),
+    "two separators": (SpanReader, SpanConfig,
+                       {"add_bos": True, "separators": 2, "token_types": True}, span_reader),
+    "two separators, no bos": (SpanReader, SpanConfig, {"separators": 2}, span_reader),
+    "embedder": (Embedder, EmbedderConfig, {"pooling": "bos", "normalize": True}, oracle.embedder),
+    "embedder, mean": (Embedder, EmbedderConfig, {"add_bos": True}, oracle.embedder),
     "span": (SpanReader, SpanConfig, {"norm": "pre"}, span_reader),
 }  # fmt: skip
 
@@ -64,8 +80,9 @@ def test_a_head_is_the_oracle_and_its_inference_layer(name, randomise, reload):
     expected = CASES[name][3](model, IDS)
     assert found.shape == expected.shape
     possible = expected > -1e8
-    real = np.broadcast_to((IDS > 0)[:, None] if name == "span" else (IDS > 0)[..., None],
-                           expected.shape)  # fmt: skip
+    is_span, is_one = isinstance(model, SpanReader), isinstance(model, Embedder)
+    real = True if is_one else (IDS > 0)[:, None] if is_span else (IDS > 0)[..., None]
+    real = np.broadcast_to(real, expected.shape)
     np.testing.assert_array_equal(found.numpy() > -1e8, possible)
     oracle.assert_close(found.numpy()[possible & real], expected[possible & real])
     inference_layer = TextEncoderInference(*fuse(model, 11))(tf.constant(IDS))
@@ -77,7 +94,7 @@ def test_a_head_is_the_oracle_and_its_inference_layer(name, randomise, reload):
     )
     for row, size in ((1, 4), (2, 4)):
         alone = model(IDS[row : row + 1, :size])[0]
-        kept = found[row, ..., :size] if name == "span" else found[row, :size]
+        kept = found[row, ..., :size] if is_span else found[row] if is_one else found[row, :size]
         np.testing.assert_allclose(alone, kept, atol=1e-4, rtol=1e-5)
     np.testing.assert_array_equal(reload(model)(IDS), found)
 

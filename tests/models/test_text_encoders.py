@@ -19,6 +19,8 @@ VARIANTS = {
     "bos": {"pooling": "bos", "norm": "pre"},
     "learned": {"pooling": "bos", "positions": "learned", "max_positions": 11, "last_norm": True},
     "a norm after the embeddings": {"embedding_norm": True, "epsilon": 1e-3},
+    "a bos that is only read, relu": {"add_bos": True, "pooler": "relu"},
+    "tanh": {"pooling": "bos", "pooler": "tanh", "positions": "learned", "max_positions": 11},
     "pieces": {"piece_length": 3, "piece_overlap": 1},
     "lstm": {"piece_length": 3, "pieces": "lstm", "pooling": "bos", "multi_label": True},
     "transformer": {"piece_length": 4, "piece_overlap": 3, "pieces": "transformer"},

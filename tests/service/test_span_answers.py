@@ -35,7 +35,7 @@ def ask(reader, texts=TEXTS, questions=None):
 def by_hand(reader, text):
     """(probability, place of the first token, of the last) of the best span, by the Keras model."""
     side = reader.tokenizer.source
-    read = encode_question(side, *map(whole_characters, ([QUESTION], [text])), L)
+    read = encode_question(side, *(whole_characters(side, one) for one in ([QUESTION], [text])), L)
     begin, end = tf.nn.log_softmax(reader.model(read.ids, training=False))[0].numpy()
     first, count = int(read.first[0]), int(read.starts.row_lengths()[0])
     spans = [
@@ -112,7 +112,7 @@ def test_every_span_gives_back_its_characters(reader):
     """Each pair of places, through the offsets: no byte of a character is alone."""
     side = reader.tokenizer.source
     for text in filter(None, TEXTS):
-        [given] = whole_characters([text]).numpy()
+        [given] = whole_characters(side, [text]).numpy()
         _, starts, ends = (one[0].numpy() for one in side.encode_with_offsets(tf.constant([given])))
         for i in range(len(starts)):
             for j in range(i, len(starts)):

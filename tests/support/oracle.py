@@ -289,18 +289,40 @@ def language_model(model, ids):
 
 
 def text_states(model, ids):
-    """The states of the tokens of texts, by the encoder of an encoder-only model."""
-    x = embedded(model, ids)
-    return encoder(model.encoder, x, ids != 0)
+    """The states of the tokens of texts, by the encoder of an encoder-only model: one row after the
+    other, with what the model itself adds to a row; padding has the state 0."""
+    found = np.zeros((*ids.shape, model.config.d_model))
+    for state, row in zip(found, ids, strict=True):
+        read, places = _as_read(model.config, row[row != 0].tolist())
+        state[: len(places)] = _states(model, read)[places]
+    return found
+
+
+def _as_read(config, row):
+    """The ids that the encoder reads, and where each id of the row is among them."""
+    first = row.index(3) if 3 in row else len(row)
+    question, text = row[: first + 1], row[first + 1 :]
+    more = [3] * (getattr(config, "separators", 1) - 1)
+    begins = [2] * (config.added - len(more))
+    places = [len(begins) + n + (n > first) * len(more) for n in range(len(row))]
+    return [*begins, *question, *more, *text], places
+
+
+def _states(model, ids):
+    """The states of one row of ids."""
+    ids = np.array([ids])
+    x = embed_with_positions(model.embedding, model.positions, ids)
+    if getattr(model, "token_types", None) is not None:
+        first = ids[0].tolist().index(3)
+        x[:, : first + 1] += array(model.token_types.embeddings)[0]
+        x[:, first + 1 :] += array(model.token_types.embeddings)[1]
+    return encoder(model.encoder, normed(model, x))[0]
 
 
 def piece_vectors(model, ids):
-    """One row after the other: the mean over its tokens, or the state of the bos before it."""
-    if model.config.pooling == "bos":
-        ids = np.pad(ids, ((0, 0), (1, 0)), constant_values=2)
-        return text_states(model, ids)[:, 0]
-    states = text_states(model, ids)
-    return np.stack([row[own != 0].mean(axis=0) for row, own in zip(states, ids, strict=True)])
+    """One row after the other: the mean over the tokens that are read, or the state of the bos."""
+    found = [_states(model, _as_read(model.config, row[row != 0].tolist())[0]) for row in ids]
+    return np.stack([x[0] if model.config.pooling == "bos" else x.mean(axis=0) for x in found])
 
 
 def windows(ids, length, overlap):
@@ -343,7 +365,22 @@ def text_vectors(model, ids):
 
 
 def classifier(model, ids):
-    return dense(model.output_projection, text_vectors(model, ids))
+    x = text_vectors(model, ids)
+    if model.config.pooler != "none":
+        x = dense(model.pooler, x)
+        x = np.tanh(x) if model.config.pooler == "tanh" else np.maximum(x, 0)
+    return dense(model.output_projection, x)
+
+
+def embedder(model, ids):
+    x = piece_vectors(model, ids)
+    return x / np.linalg.norm(x, axis=1, keepdims=True) if model.config.normalize else x
+
+
+def transform(layer, x):
+    """The layer before the output of a masked language model."""
+    act = {"relu": lambda x: np.maximum(x, 0), "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
+    return layer_norm(layer.layer_norm, act[layer.activation](dense(layer.dense, x)))
 
 
 def cross_attention_weights(model, source_ids, target_ids):

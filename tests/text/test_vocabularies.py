@@ -111,6 +111,8 @@ def test_every_class_is_told_by_its_suffix():
     assert all(kind.suffix == suffix and issubclass(kind, Side) for suffix, kind in CLASSES.items())
     assert {SentencePieceModel, PieceTable, LabelTable} <= set(CLASSES.values())
     assert set(FILES) == {f"{side}{suffix}" for side in ("source", "target") for suffix in CLASSES}
+    with pytest.raises(TypeError, match="abstract"):
+        Side(b"", "none")
 
 
 def test_ids_are_the_oracle_s(side, oracle):

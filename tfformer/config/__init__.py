@@ -12,14 +12,17 @@ from tfformer.config.encoder_decoder import (
 )
 from tfformer.config.one_stack import (
     COMBINED,
+    POOLERS,
     POOLINGS,
     TIED_OR_NOT,
     ClassifierConfig,
+    EmbedderConfig,
     LanguageModelConfig,
     MaskedLanguageModelConfig,
     OneStackOptions,
     SpanConfig,
     TaggerConfig,
+    TextEncoderOptions,
 )
 from tfformer.config.options import (
     ACTIVATIONS,
@@ -53,6 +56,7 @@ __all__ = [
     "NORMALIZATIONS",
     "NORMS",
     "PAD",
+    "POOLERS",
     "POOLINGS",
     "POSITIONS",
     "PRESETS",
@@ -60,6 +64,7 @@ __all__ = [
     "TIED_OR_NOT",
     "UNK",
     "ClassifierConfig",
+    "EmbedderConfig",
     "LanguageModelConfig",
     "MaskedLanguageModelConfig",
     "NonAutoregressiveConfig",
@@ -69,6 +74,7 @@ __all__ = [
     "SpanConfig",
     "StackOptions",
     "TaggerConfig",
+    "TextEncoderOptions",
     "TransformerConfig",
     "TwoSidedOptions",
     "number",

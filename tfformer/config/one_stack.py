@@ -7,6 +7,7 @@ from tfformer.config.options import NumberedOptions, StackOptions, option, prese
 
 TIED_OR_NOT = ("none", "all")
 POOLINGS = ("mean", "bos")
+POOLERS = ("none", "tanh", "relu")
 COMBINED = ("mean", "lstm", "transformer")
 
 
@@ -75,9 +76,63 @@ class LanguageModelConfig(OneStackOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedLanguageModelConfig(LanguageModelConfig):
-    """The configuration of a `MaskedLanguageModel`. Its arguments are those of
-    `LanguageModelConfig`.
+class TextEncoderOptions(OneStackOptions):
+    """The options of an encoder-only model.
+
+    Args:
+        add_bos: whether the model reads a bos before each text, as BERT reads [CLS]. It inserts
+            this bos itself and drops its output. Default False.
+        **options: see `OneStackOptions`.
+    """
+
+    _: dataclasses.KW_ONLY
+    add_bos: bool = option(False, "the model reads a bos before each text")
+
+    @property
+    def added(self) -> int:
+        """The number of tokens that the model adds to its input."""
+        return int(self.add_bos)
+
+    @property
+    def longest(self) -> float:
+        return super().longest - self.added
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbedderConfig(TextEncoderOptions):
+    """The configuration of an `Embedder`; frozen and validated.
+
+    Args:
+        pooling: how the vector of a text is made, see `ClassifierConfig`.
+        normalize: whether the vector is divided by its length. Default False.
+        **options: see `TextEncoderOptions`.
+
+    Raises:
+        ValueError: a value breaks its rule; the message names argument, rule and value.
+
+    Example:
+        >>> config = EmbedderConfig.preset("tiny", 8000, normalize=True)
+        >>> config.d_model, config.pooling
+        (128, 'mean')
+    """
+
+    _: dataclasses.KW_ONLY
+    pooling: str = option("mean", "how the vector of a text is made", choices=POOLINGS)
+    normalize: bool = option(False, "the vector of a text is divided by its length")
+
+    @property
+    def added(self) -> int:
+        return int(self.add_bos or self.pooling == "bos")
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedLanguageModelConfig(TextEncoderOptions, LanguageModelConfig):
+    """The configuration of a `MaskedLanguageModel`.
+
+    Args:
+        transform: whether a dense layer, the activation and a LayerNorm come before the output
+            layer, as in BERT. Default False.
+        **options: see `LanguageModelConfig` and `TextEncoderOptions`.
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.
@@ -88,12 +143,29 @@ class MaskedLanguageModelConfig(LanguageModelConfig):
         (128, 4, 'all')
     """
 
+    _: dataclasses.KW_ONLY
+    transform: bool = option(False, "a dense layer and LayerNorm come before the output layer")
+
     HALF = "encoder"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.transform and self.activation in ("swiglu", "geglu"):
+            raise ValueError(
+                f"activation must not be gated with transform=True, got {self.activation!r}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanConfig(OneStackOptions):
-    """The configuration of a `SpanReader`. Its arguments are those of `OneStackOptions`.
+class SpanConfig(TextEncoderOptions):
+    """The configuration of a `SpanReader`.
+
+    Args:
+        token_types: whether question and text have an embedding each, which is added to the
+            positions, as in BERT. Default False.
+        separators: the number of eos between question and text, 1 (default) or 2, as in RoBERTa.
+            The model inserts the second one itself.
+        **options: see `TextEncoderOptions`.
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.
@@ -104,10 +176,23 @@ class SpanConfig(OneStackOptions):
         (128, 2)
     """
 
+    _: dataclasses.KW_ONLY
+    token_types: bool = option(False, "question and text have an embedding each")
+    separators: int = option(1, "number of eos between question and text, 1 or 2", minimum=1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.separators > 2:
+            raise ValueError(f"separators must be 1 or 2, got {self.separators}")
+
+    @property
+    def added(self) -> int:
+        return super().added + self.separators - 1
+
 
 @dataclasses.dataclass(frozen=True)
-class TaggerConfig(OneStackOptions):
-    """The configuration of a `Tagger`. Its arguments are those of `OneStackOptions`, and
+class TaggerConfig(TextEncoderOptions):
+    """The configuration of a `Tagger`. Its arguments are those of `TextEncoderOptions`, and
     `num_labels`, C.
 
     Raises:
@@ -130,6 +215,8 @@ class ClassifierConfig(TaggerConfig):
         vocabulary_size, num_layers, num_labels, **options: see `TaggerConfig`.
         pooling: how the vector of a text is made. `"mean"` (default): the mean over its tokens;
             `"bos"`: the vector of a bos inserted before the text.
+        pooler: the layer between that vector and the output layer: `"none"` (default); or a dense
+            layer of the same width with `"tanh"`, as in BERT, or with `"relu"`.
         multi_label: whether a text may have several labels or none. Default False.
         piece_length, piece_overlap: a longer text is split into pieces of `piece_length` tokens;
             neighbouring pieces share `piece_overlap` tokens. Default 0: no pieces.
@@ -147,6 +234,7 @@ class ClassifierConfig(TaggerConfig):
 
     _: dataclasses.KW_ONLY
     pooling: str = option("mean", "how the vector of a text is made", choices=POOLINGS)
+    pooler: str = option("none", "dense layer before the output layer", choices=POOLERS)
     multi_label: bool = option(
         False, "a text may have several labels, with commas between, or none"
     )
@@ -163,7 +251,7 @@ class ClassifierConfig(TaggerConfig):
                 f"piece_overlap must be less than piece_length = {self.piece_length}, got "
                 f"{self.piece_overlap}"
             )
-        maximum = super().longest - (self.pooling == "bos")  # bos takes one position
+        maximum = super().longest
         if self.piece_length > maximum:
             raise ValueError(
                 f"piece_length must be at most {maximum}, the positions of the model, got "
@@ -172,4 +260,8 @@ class ClassifierConfig(TaggerConfig):
 
     @property
     def longest(self) -> float:
-        return math.inf if self.piece_length else super().longest - (self.pooling == "bos")
+        return math.inf if self.piece_length else super().longest
+
+    @property
+    def added(self) -> int:
+        return int(self.add_bos or self.pooling == "bos")

@@ -42,9 +42,12 @@ class Embedded:
         self.embedding, self.positions = embedding, positions
         self.norm = None if norm is None else fusing.inference_layer(norm, name)
 
-    def __call__(self, weights, ids, padding=None):
-        """ids [B, T] -> rows [B * T, D]. `padding` [B] is the number of padding positions on the
-        left of each row."""
+    def __call__(self, weights, ids, padding=None, types=None):
+        """ids [B, T] -> rows [B * T, D].
+
+        `padding` [B] is the number of padding positions on the left of each row. `types`, rows
+        [B * T, D], are added before the norm.
+        """
         batch, length = tf.unstack(tf.shape(ids))
         table = self.positions.table(weights)[:length]
         if padding is None:
@@ -52,6 +55,8 @@ class Embedded:
         else:
             columns = tf.maximum(tf.range(length) - padding[:, None], 0)  # [B, T]
             places = tf.gather(table, tf.reshape(columns, [-1]))  # [B * T, D]
+        if types is not None:
+            places += types
         return self.at(weights, tf.reshape(ids, [-1]), places)  # ids: [B * T]
 
     def at(self, weights, ids, places):
@@ -63,4 +68,19 @@ class Embedded:
         return x if self.norm is None else self.norm(weights, x)
 
 
-INFERENCE_LAYERS = {embedding.TokenEmbedding: TokenEmbedding}
+class TokenTypes:
+    """E[type] of the type of each token."""
+
+    def __init__(self, layer, name, fusing):
+        self.name = name
+        fusing.weights[name] = {"embeddings": tf.cast(layer.embeddings, fusing.dtype)}
+
+    def __call__(self, weights, types):
+        """int32 of any shape -> rows [R, D]."""
+        return tf.gather(weights[self.name]["embeddings"], tf.reshape(types, [-1]))
+
+
+INFERENCE_LAYERS = {
+    embedding.TokenEmbedding: TokenEmbedding,
+    embedding.TokenTypes: TokenTypes,
+}

@@ -24,6 +24,7 @@ from tfformer.inference import (
     upsampling,
 )
 from tfformer.models.classifier import Classifier
+from tfformer.models.embedder import Embedder
 from tfformer.models.language_model import LanguageModel
 from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.models.non_autoregressive import NonAutoregressive
@@ -63,6 +64,7 @@ MODELS = {
     MaskedLanguageModel: text_encoder.MaskedLanguageModel,
     Tagger: text_encoder.Tagger,
     SpanReader: text_encoder.SpanReader,
+    Embedder: text_encoder.Embedder,
 }
 
 

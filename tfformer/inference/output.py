@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfformer.inference.dense import Dense, columns, padded_columns
+from tfformer.inference.feed_forward import ACTIVATIONS
 from tfformer.inference.low_latency import multiplied
 from tfformer.layers import output
 from tfformer.layers.weight_matrices import float_matrix
@@ -80,4 +81,20 @@ class PointerGenerator(Output):
         return maximum + tf.math.log1p(tf.exp(-tf.abs(generated - copied)))
 
 
-INFERENCE_LAYERS = {output.Dense: Output, output.PointerGenerator: PointerGenerator}
+class Transform:
+    """LayerNorm(act(x W + b)): rows [R, D] -> [R, D]."""
+
+    def __init__(self, layer, name, fusing):
+        self.dense = Dense([layer.dense], f"{name}/dense", fusing)
+        self.activation = ACTIVATIONS[layer.activation]
+        self.layer_norm = fusing.inference_layer(layer.layer_norm, f"{name}/layer_norm")
+
+    def __call__(self, weights, x):
+        return self.layer_norm(weights, self.activation(self.dense(weights, x)))
+
+
+INFERENCE_LAYERS = {
+    output.Dense: Output,
+    output.PointerGenerator: PointerGenerator,
+    output.Transform: Transform,
+}

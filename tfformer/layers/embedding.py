@@ -1,4 +1,4 @@
-"""Token embedding, whose matrix the output projection may share."""
+"""Token embedding, whose matrix the output projection may share; and embedding of token types."""
 
 import keras
 from keras import ops
@@ -85,3 +85,46 @@ class TokenEmbedding(Layer):
             "vocabulary_size": self.vocabulary_size,
             "d_model": self.d_model,
         }
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class TokenTypes(Layer):
+    """x + E[type], a learned vector for each kind of token, such as question and text (Devlin et
+    al. 2019, "segment embeddings").
+
+    Args:
+        num_types: the number of types.
+        d_model: D.
+
+    Call arguments:
+        x: [..., D].
+        types: integers [...], in [0, `num_types`).
+
+    Returns:
+        [..., D].
+
+    Raises:
+        ValueError: a size is not an integer of at least 1.
+    """
+
+    def __init__(self, num_types, d_model, **kwargs):
+        super().__init__(**kwargs)
+        check_whole(num_types=num_types, d_model=d_model)
+        self.num_types, self.d_model = num_types, d_model
+        self.supports_masking = True
+
+    def build(self, x_shape=None, types_shape=None):
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.num_types, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+        )
+
+    def call(self, x, types):
+        return x + ops.cast(ops.take(self.embeddings, types, axis=0), x.dtype)
+
+    def compute_output_shape(self, x_shape, types_shape=None):
+        return x_shape
+
+    def get_config(self):
+        return {**super().get_config(), "num_types": self.num_types, "d_model": self.d_model}

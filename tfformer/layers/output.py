@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from tfformer.config import ACTIVATIONS
+from tfformer.layers.feed_forward import GATED, gelu_tanh
 from tfformer.layers.layer import Layer, check_whole
+from tfformer.layers.norm import norm_of
 
 # The number used for a probability of 0 in a logarithm.
 MINIMUM = 1e-30
@@ -74,6 +77,60 @@ class Dense(Layer):
             "vocabulary_size": self.vocabulary_size,
             "tied": self.tied,
             "use_bias": self.use_bias,
+        }
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class Transform(Layer):
+    """LayerNorm(act(x W + b)), before the output layer of a masked language model (Devlin et al.
+    2019).
+
+    Args:
+        d_model: D.
+        activation: one of `FeedForward` that is not gated. Default `"gelu"`.
+        epsilon, normalization: of the norm, see `StackOptions`.
+
+    Call arguments:
+        x: [..., D].
+
+    Returns:
+        [..., D].
+
+    Raises:
+        ValueError: `d_model` is not an integer of at least 1, or a name is unknown.
+    """
+
+    def __init__(self, d_model, activation="gelu", epsilon=1e-6, normalization="layer", **kwargs):
+        super().__init__(**kwargs)
+        check_whole(d_model=d_model)
+        known = tuple(name for name in ACTIVATIONS if name not in GATED)
+        if activation not in known:
+            raise ValueError(f"activation must be one of {known}, got {activation!r}")
+        self.d_model, self.activation = d_model, activation
+        self.epsilon, self.normalization = epsilon, normalization
+        act = gelu_tanh if activation == "gelu_tanh" else activation
+        self.dense = keras.layers.Dense(d_model, act, name="dense", dtype=self.dtype_policy)
+        common = {"name": "layer_norm", "dtype": self.dtype_policy}
+        self.layer_norm = norm_of(normalization, epsilon, **common)
+        self.supports_masking = True
+
+    def build(self, x_shape):
+        self.dense.build(x_shape)
+        self.layer_norm.build(x_shape)
+
+    def call(self, x, training=None):
+        return self.layer_norm(self.dense(x), training=training)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "activation": self.activation,
+            "epsilon": self.epsilon,
+            "normalization": self.normalization,
         }
 
 

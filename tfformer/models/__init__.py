@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from tfformer.config import (
     ClassifierConfig,
+    EmbedderConfig,
     LanguageModelConfig,
     MaskedLanguageModelConfig,
     NonAutoregressiveConfig,
@@ -13,6 +14,7 @@ from tfformer.config import (
     TransformerConfig,
 )
 from tfformer.models.classifier import Classifier
+from tfformer.models.embedder import Embedder
 from tfformer.models.language_model import LanguageModel
 from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.models.non_autoregressive import NonAutoregressive
@@ -42,6 +44,7 @@ TAGGER = "tagger"
 SPAN = "span"
 MASKED_LANGUAGE_MODEL = "masked-language-model"
 RECURRENT = "recurrent"
+EMBEDDER = "embedder"
 FAMILIES = {
     ENCODER_DECODER: Family(TransformerConfig, Transformer),
     LANGUAGE_MODEL: Family(LanguageModelConfig, LanguageModel),
@@ -51,6 +54,7 @@ FAMILIES = {
     SPAN: Family(SpanConfig, SpanReader),
     NON_AUTOREGRESSIVE: Family(NonAutoregressiveConfig, NonAutoregressive),
     RECURRENT: Family(RecurrentConfig, Recurrent),
+    EMBEDDER: Family(EmbedderConfig, Embedder),
 }
 
 # The families that translate a source.

@@ -22,6 +22,8 @@ class Classifier(TextEncoder):
         vector = Pooling(Encoder(Dropout(E[ids] sqrt(D) + PE)))
         logits = Dropout(vector) W + b
 
+    With `pooler`, a dense layer with an activation comes between the two.
+
     With `piece_length`, a longer text is split into overlapping pieces. The vector of the text is
     then computed from the vectors of its pieces: their mean, the last state of an LSTM, or the mean
     of the outputs of a Transformer layer over the pieces.
@@ -62,6 +64,11 @@ class Classifier(TextEncoder):
                 config.piece_length, config.piece_overlap, dtype=dtype, name="pieces"
             )
             self._make_combined(config, dtype)
+        self.pooler = None
+        if config.pooler != "none":
+            self.pooler = keras.layers.Dense(
+                config.d_model, config.pooler, dtype=dtype, name="pooler"
+            )
         self.head_dropout = Dropout(config.dropout, dtype=dtype)
         self.output_projection = Dense(
             config.num_labels, use_bias=True, dtype=dtype, name="output_projection"
@@ -80,10 +87,15 @@ class Classifier(TextEncoder):
         pieces = [] if self.combined is None else [self.combined]
         if isinstance(self.combined, Encoder):
             pieces.append(self.piece_positions)
-        return {**({"pieces": pieces} if pieces else {}), **super().head()}
+        output = super().head()["output"]
+        if self.pooler is not None:
+            output.insert(0, self.pooler)
+        return {**({"pieces": pieces} if pieces else {}), "output": output}
 
     def call(self, inputs, training=None):
         vector = self.embed(inputs, training)
+        if self.pooler is not None:
+            vector = self.pooler(vector)
         logits = self.output_projection(self.head_dropout(vector, training=training))
         if not self.config.multi_label:
             return logits
@@ -111,5 +123,5 @@ class Classifier(TextEncoder):
 
     def _vectors(self, ids, training):
         """The vector of each row of ids [B, S], [B, D]."""
-        ids = self.pooling.read(ids)
+        ids = self.read(ids)
         return self.pooling(self.states(ids, training), mask=padding_mask(ids))

@@ -5,7 +5,7 @@ from keras import ops
 
 from tfformer.config import MaskedLanguageModelConfig
 from tfformer.layers.masks import padding_mask
-from tfformer.layers.output import Dense
+from tfformer.layers.output import Dense, Transform
 from tfformer.layers.packing import Joined
 from tfformer.layers.pooling import Pooling
 from tfformer.models.text_encoder import TextEncoder
@@ -17,7 +17,9 @@ class MaskedLanguageModel(TextEncoder):
 
         logits = W_out Encoder(Dropout(E[ids] sqrt(D) + PE))
 
-    The mask token is bos (2), which occurs in no text.
+    The mask token is bos (2), which occurs in no text, or another one that the vocabulary has for
+    this. With `transform`, a dense layer and a LayerNorm come before W_out. With `add_bos`, rows of
+    several texts get no bos.
 
     Args:
         config: a `MaskedLanguageModelConfig`.
@@ -49,6 +51,10 @@ class MaskedLanguageModel(TextEncoder):
 
     def make_head(self, config, dtype):
         self.pooling = Pooling("mean", dtype=dtype, name="pooling")
+        self.transform = None
+        if config.transform:
+            known = config.d_model, config.activation, config.epsilon, config.normalization
+            self.transform = Transform(*known, dtype=dtype, name="transform")
         self.output_projection = Dense(
             config.vocabulary_size,
             tied=config.tie_embeddings == "all",
@@ -57,12 +63,18 @@ class MaskedLanguageModel(TextEncoder):
             name="output_projection",
         )
 
+    def head(self):
+        output = super().head()["output"]
+        return {"output": output if self.transform is None else [self.transform, *output]}
+
     def call(self, inputs, training=None):
         rows = asked = None
         if isinstance(inputs, dict) and set(inputs) - {"asked"} == {"ids", "texts"}:
             rows, asked, inputs = Joined(inputs["texts"]), inputs.get("asked"), inputs["ids"]
-        x = self.states(self._ids_of(inputs), training, rows)
-        return self.tied_logits(x if asked is None else ops.take(x, asked, axis=0))
+        ids = self._ids_of(inputs)
+        x = self.token_states(ids, training) if rows is None else self.states(ids, training, rows)
+        x = x if asked is None else ops.take(x, asked, axis=0)
+        return self.tied_logits(x if self.transform is None else self.transform(x, training))
 
     def embed(self, inputs, training=None):
         """The vectors of texts, each the mean over its tokens: ids [B, S] -> [B, D].
@@ -70,5 +82,5 @@ class MaskedLanguageModel(TextEncoder):
         Raises:
             ValueError: as a call.
         """
-        ids = ops.convert_to_tensor(self._ids_of(inputs))
+        ids = self.read(self._ids_of(inputs))
         return self.pooling(self.states(ids, training), mask=padding_mask(ids))

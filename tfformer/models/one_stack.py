@@ -98,9 +98,13 @@ class OneStack(ConfiguredModel, abc.ABC):
         """ids [B, S] -> a state of each token, [B, S, D], or in the layout of `rows`."""
         rows = rows or Padded(padding_mask(ids))
         x = self.positions(self.embedding(rows.pack(ids)), positions=rows.positions)
-        x = normed(self.embedding_norm, x, rows, training)
+        x = normed(self.embedding_norm, self.typed(x, ids, rows), rows, training)
         x = self.dropout(x, training=training)
         return self.stack(x, causal=self.config.HALF == "decoder", training=training, rows=rows)
+
+    def typed(self, x, ids, rows):
+        """Add what depends on the kind of each token to the embedded tokens: here, nothing."""
+        return x
 
     def tied_logits(self, x):
         """The output layer of a model with one column for each id: [..., D] -> [..., V]."""

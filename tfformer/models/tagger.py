@@ -46,5 +46,5 @@ class Tagger(TextEncoder):
         )
 
     def call(self, inputs, training=None):
-        states = self.states(self._ids_of(inputs), training)
+        states = self.token_states(self._ids_of(inputs), training)
         return self.output_projection(self.head_dropout(states, training=training))

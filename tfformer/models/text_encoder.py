@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from tfformer.config import BOS
 from tfformer.models.one_stack import OneStack
 
 
@@ -11,6 +12,16 @@ class TextEncoder(OneStack):
     Its input has the form of an encoder-decoder's source: ids, then eos, then padding. A subclass
     makes its head in `make_head` and sets `configuration`, the class of its `config`.
     """
+
+    def read(self, ids):
+        """The ids that the encoder reads: [B, S] -> [B, S], or [B, 1 + S] with a bos in front."""
+        if not self.config.added:
+            return ids
+        return ops.concatenate([ops.full_like(ids[:, :1], BOS), ids], axis=1)
+
+    def token_states(self, ids, training=None):
+        """ids [B, S] -> a state of each of them, [B, S, D], without those of added tokens."""
+        return self.states(self.read(ids), training)[:, self.config.added :]
 
     @staticmethod
     def _ids_of(inputs):

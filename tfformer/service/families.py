@@ -2,6 +2,7 @@
 
 from tfformer.models import (
     CLASSIFIER,
+    EMBEDDER,
     ENCODER_DECODER,
     LANGUAGE_MODEL,
     MASKED_LANGUAGE_MODEL,
@@ -15,6 +16,7 @@ from tfformer.service.parallel_translator import ParallelTranslator
 from tfformer.service.recurrent_translator import RecurrentTranslator
 from tfformer.service.span_answers import SpanAnswers
 from tfformer.service.text_classifier import TextClassifier
+from tfformer.service.text_embedder import TextEmbedder
 from tfformer.service.text_generator import TextGenerator
 from tfformer.service.text_tagger import TextTagger
 from tfformer.service.translator import Translator
@@ -28,4 +30,5 @@ SERVICES = {
     TAGGER: TextTagger,
     SPAN: SpanAnswers,
     RECURRENT: RecurrentTranslator,
+    EMBEDDER: TextEmbedder,
 }

@@ -2,13 +2,14 @@
 
 import tensorflow as tf
 
-from tfformer.config import BOS, EOS, PAD
+from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.inference.masks import MASKED
 from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.service.encoder_decoder_signatures import encode_texts
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import EmbeddingService, embed, warmup
-from tfformer.text.gaps import Gaps
+from tfformer.text.gaps import gaps_of
+from tfformer.text.vocabularies import FILLING
 
 
 class GapFiller(EmbeddingService):
@@ -61,7 +62,7 @@ class GapFiller(EmbeddingService):
     def _check_tokenizer(self, model, tokenizer):
         if not tokenizer.is_shared:
             raise ValueError("tokenizer must be one for both sides, got two")
-        self.gaps = Gaps(tokenizer.source, self.mask)
+        self.gaps = gaps_of(tokenizer.source, self.mask)
 
     def signatures_by(self, forward):
         names = ("serving_default", "fill")
@@ -74,7 +75,11 @@ def fill(service, forward, name):
     were filled; and `truncated`, whether a text was cut. The last gaps of a cut text may remain."""
     source, gaps = service.tokenizer.source, service.gaps
     # Special ids and single bytes are not words.
-    words = [n not in {PAD, 1, BOS, EOS, *source.byte_ids} for n in range(source.size)]
+    special = {PAD, UNK, BOS, EOS, source.mask_id}
+    if source.mask_id == BOS:  # else single bytes may be letters
+        special |= set(source.byte_ids)
+    special |= {n for n, piece in enumerate(source.pieces) if piece.startswith(FILLING)}
+    words = [n not in special for n in range(source.size)]
 
     @graph(texts("text"))
     def fill(text):
@@ -82,7 +87,7 @@ def fill(service, forward, name):
         ids, truncated = encode_texts(text, gaps.encode, service.max_source_length)
         log_probs = tf.nn.log_softmax(forward()(ids))  # [B, S, V]
         log_probs = tf.where(tf.constant(words), log_probs, MASKED)
-        is_gap = ids == BOS
+        is_gap = ids == source.mask_id
         found = tf.ragged.boolean_mask(tf.argmax(log_probs, axis=2, output_type=tf.int32), is_gap)
         return {
             "filled": gaps.filled(text, found),

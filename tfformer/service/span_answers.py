@@ -8,7 +8,6 @@ from tfformer.service.checks import require_equal_batches
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import TextService, warmup
 from tfformer.text.question import encode_question, split_at_tab, valid_utf8, whole_characters
-from tfformer.text.vocabularies import SentencePieceModel
 
 SPACES = r"[\s\p{Z}]+"
 
@@ -18,7 +17,8 @@ class SpanAnswers(TextService):
 
     Args:
         model: a `SpanReader`.
-        tokenizer: its `Tokenizer`, one SentencePiece model for source and target.
+        tokenizer: its `Tokenizer`, one side for source and target that gives byte offsets, such as
+            a SentencePiece model.
         max_answer_length: maximum tokens of an answer. Default 30.
         max_source_length: maximum tokens of a question and a text together, with two eos; at least
             4. If there are more, the question is cut at half of them, and the text at the rest.
@@ -63,8 +63,11 @@ class SpanAnswers(TextService):
         super().__init__(model, tokenizer, **limits, dtype=dtype)
 
     def _check_tokenizer(self, model, tokenizer):
-        if not tokenizer.is_shared or not isinstance(tokenizer.source, SentencePieceModel):
-            raise ValueError("tokenizer must be a SentencePiece model for both sides, got another")
+        if not tokenizer.is_shared or not hasattr(tokenizer.source, "encode_with_offsets"):
+            raise ValueError(
+                "tokenizer must have one side with byte offsets, such as a SentencePiece model, "
+                "got another"
+            )
 
     def signatures_by(self, forward):
         return [serving_default(self, forward), answer(self, forward)]
@@ -73,8 +76,9 @@ class SpanAnswers(TextService):
 def found(service, forward, question, text):
     """Compute the outputs for questions and texts, string [B] each."""
     question, text = service.checked_rows(question), valid_utf8(text)
-    sides = whole_characters(question), whole_characters(text)
-    read = encode_question(service.tokenizer.source, *sides, service.max_source_length)
+    side = service.tokenizer.source
+    sides = whole_characters(side, question), whole_characters(side, text)
+    read = encode_question(side, *sides, service.max_source_length)
     begin, end = tf.unstack(tf.nn.log_softmax(forward()(read.ids)), axis=1)  # [B, S] each
     inside = tf.sequence_mask(read.starts.row_lengths() + tf.cast(read.first, tf.int64))
     size = tf.shape(read.ids)[1]

@@ -95,8 +95,8 @@ class TextService(Service):
         return {signature.name: signature for signature in made}
 
     def fused(self, dtype=None):
-        # One more position, because a bos may come before a text.
-        return self.fused_for(self.max_source_length + 1, dtype)
+        # More positions, because the model may add tokens, such as a bos before a text.
+        return self.fused_for(self.max_source_length + max(1, self.model.config.added), dtype)
 
     def answer(self, texts, batch_size=None, greedy=False):
         """The output of `serving_default` for any number of texts.
@@ -130,7 +130,8 @@ class TextService(Service):
         """string [B] -> int32 [B, S] of at most `max_source_length`; and whether a text was cut,
         bool [B]."""
         text = self.checked_rows(text)
-        return encode_texts(text, self.tokenizer.encode_source, self.max_source_length)
+        side = self.tokenizer.source
+        return encode_texts(text, side.encode, self.max_source_length, side.clean)
 
     def limits(self):
         return {

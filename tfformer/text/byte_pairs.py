@@ -8,9 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD, UNK
-from tfformer.text.vocabularies import FILLING, SPECIAL, Side
+from tfformer.text.vocabularies import FILLING, MASK, SPECIAL, Side
 
 CUT = b"\xff"  # occurs in no UTF-8
+# Blanks of Unicode, as in GPT-2's expression; and its words, after runs of blanks were split.
+BLANK = r"\x{9}-\x{d}\x{85}\p{Z}"
+WORD = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{BLANK}\p{{L}}\p{{N}}]+|[{BLANK}]+"
 NEVER = 2**31 - 1  # the rank of a pair that no merge joins
 
 
@@ -35,7 +38,13 @@ class BytePairs(Side):
     that piece. Ids: 0 to 3 are pad, unk, bos and eos, and 4 + n is the table's id n. (The numbers
     4 + n of those four occur in no text.) A byte that is not in the table is dropped.
 
-    Texts are not split into words first, so the ids equal those of `tokenizers.models.BPE`. Between
+    Without `words`, texts are not split into words first, so the ids equal those of
+    `tokenizers.models.BPE`. With `words`, they are split as in GPT-2 and RoBERTa: by the expression
+
+        's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+
+
+    RE2 cannot look ahead. But all blanks of a run except the last are one word if another character
+    follows the run. So the text is first split there, and `\\s+` alone then gives the same. Between
     two bytes that no merge contains side by side, nothing is ever joined. There the text is split
     into segments, mostly words, which are merged in parallel.
 
@@ -45,15 +54,23 @@ class BytePairs(Side):
         special_ids: the table's ids of pad, unk, bos and eos; None: there is no such id.
         size: the number of ids, above the maximum id. Default: the maximum id plus one.
         whole: pieces that are never split. Default: those of `special_ids`.
+        words: whether a text is split into words first. Default False.
+        prefix_space: whether a text gets a space in front, unless it begins with one. Default
+            False.
+        mask_takes_blanks: whether blanks before a mask token belong to it. Default False.
 
     Raises:
         ValueError: a merge is not a pair of pieces that form a piece, or an id or the size is not
             valid.
     """
 
+    replaces_control = False
     suffix = ".bytepairs"
 
-    def __init__(self, vocabulary, merges, special_ids, size=None, whole=None):
+    def __init__(
+        self, vocabulary, merges, special_ids, size=None, whole=None, words=False,
+        prefix_space=False, mask_takes_blanks=False,
+    ):  # fmt: skip
         size = max(vocabulary.values(), default=-1) + 1 if size is None else size
         names = {n: piece for piece, n in vocabulary.items()}
         if not names or len(names) < len(vocabulary) or not 0 <= min(names) <= max(names) < size:
@@ -64,6 +81,10 @@ class BytePairs(Side):
         special = {n: ours for ours, n in special if n is not None}
         whole = [names[n] for n in special] if whole is None else list(whole)
         content = [vocabulary, list(merges), list(special_ids), size, whole]
+        if words or prefix_space:
+            content += [words, prefix_space, mask_takes_blanks]
+        self.words, self.prefix_space = words, prefix_space
+        self.mask_takes_blanks = mask_takes_blanks
         super().__init__(json.dumps(content).encode(), "byte_pairs")
         self._ids = {piece: special.get(n, EOS + 1 + n) for piece, n in vocabulary.items()}
         self._size = EOS + 1 + size
@@ -123,8 +144,30 @@ class BytePairs(Side):
     def byte_ids(self):
         return [self._ids[name] for name in byte_names() if name in self._ids]
 
+    @functools.cached_property
+    def mask_id(self):
+        return self._ids.get(MASK, BOS)
+
+    @functools.cached_property
+    def begins_word(self):
+        return [piece.startswith(byte_names()[ord(" ")]) for piece in self.pieces]
+
+    def spelled(self, ids):
+        return tf.strings.strip(tf.gather(self._texts, ids))
+
+    def _split(self, text):
+        """Valid UTF-8 with `CUT` between words."""
+        if self.prefix_space:
+            text = tf.strings.regex_replace(text, "^([^ ])", r" \1")
+        text = tf.strings.regex_replace(
+            text, f"([{BLANK}]+)([{BLANK}][^{BLANK}])", rb"\1" + CUT + rb"\2"
+        )
+        return tf.strings.regex_replace(text, f"({WORD})", CUT + rb"\1")
+
     def encode(self, text):
         text = self.clean(text)
+        if self.words or self.prefix_space:
+            text = self._split(text)
         if self._pattern:
             rewrite = CUT + rb"\1" + CUT
             text = tf.strings.regex_replace(text, f"({self._pattern})", rewrite)
@@ -197,8 +240,8 @@ class BytePairs(Side):
         return None
 
     def filled_up(self, size):
-        vocabulary, merges, special_ids, _, whole = json.loads(self.content)
-        return BytePairs(vocabulary, merges, special_ids, size - EOS - 1, whole)
+        vocabulary, merges, special_ids, _, *options = json.loads(self.content)
+        return BytePairs(vocabulary, merges, special_ids, size - EOS - 1, *options)
 
     def _text_of(self, ids):
         return b"".join(_bytes_of(self.pieces[n]) for n in ids).decode(errors="replace")

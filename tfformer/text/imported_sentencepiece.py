@@ -26,6 +26,8 @@ class ForeignModel(SentencePieceModel):
             the number of pieces.
     """
 
+    replaces_control = False
+
     def __init__(self, content, special_ids, size=None):
         super().__init__(renumbered(content, special_ids, size))
 

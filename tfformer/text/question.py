@@ -32,10 +32,11 @@ def valid_utf8(text):
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
-def whole_characters(text):
-    """Any bytes, string [B] -> valid UTF-8 with the same number of characters, in which control
-    characters become spaces."""
-    return tf.strings.regex_replace(valid_utf8(text), r"\p{Cc}", " ")
+def whole_characters(side, text):
+    """Any bytes, string [B] -> valid UTF-8 with the same number of characters. If `side` does not
+    read control characters as they are, they become spaces."""
+    text = valid_utf8(text)
+    return tf.strings.regex_replace(text, r"\p{Cc}", " ") if side.replaces_control else text
 
 
 def split_at_tab(text):
@@ -51,7 +52,7 @@ def encode_question(side, question, text, longest):
     A question gets at most half of them, and the text gets the rest. Both are cut at the end.
 
     Args:
-        side: a `tfformer.text.vocabularies.SentencePieceModel`.
+        side: a `Side` with `encode_with_offsets`.
         question, text: from `whole_characters`.
         longest: the maximum number of tokens, at least 4.
     """

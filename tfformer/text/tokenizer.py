@@ -6,11 +6,19 @@ import tensorflow as tf
 
 from tfformer.config import EOS, PAD, whole
 from tfformer.text import learn_vocabulary
+from tfformer.text.byte_pairs import BytePairs
 from tfformer.text.symbols import SymbolModel
 from tfformer.text.vocabularies import LabelTable, PieceTable, SentencePieceModel, Side
+from tfformer.text.word_pieces import WordPieces
 
 SIDES = ("source", "target")
-CLASSES = {side.suffix: side for side in (SentencePieceModel, PieceTable, LabelTable, SymbolModel)}
+# The classes by file suffix.
+CLASSES = {
+    side.suffix: side
+    for side in (
+        SentencePieceModel, PieceTable, LabelTable, SymbolModel, WordPieces, BytePairs,
+    )
+}  # fmt: skip
 # All possible file names of a tokenizer: `source.model`, ...
 FILES = tuple(f"{side}{suffix}" for side in SIDES for suffix in CLASSES)
 

@@ -21,6 +21,7 @@ from tfformer.text.sampling import SubwordSampler
 
 SPACE = "▁"  # U+2581, by which SentencePiece writes a space
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the names of ids 0 to 3
+MASK = "<mask>"  # the name of the mask token in RoBERTa and XLM-R
 FILLING = "\ue000"  # of the Private Use Area: the first character of a piece that is in no text
 CODE = ">>.*<<"  # the code of a language, at the start of a text
 
@@ -53,6 +54,10 @@ class Side(tf.Module, abc.ABC):
     """
 
     suffix, codes, languages = "", None, None
+    # Whether `clean` puts a space in place of control characters.
+    replaces_control = True
+    # Whether blanks before a gap belong to it.
+    mask_takes_blanks = True
 
     def __init__(self, content, name):
         super().__init__(name=name)
@@ -85,6 +90,21 @@ class Side(tf.Module, abc.ABC):
     @abc.abstractmethod
     def byte_ids(self):
         """See the class."""
+
+    @functools.cached_property
+    def mask_id(self):
+        """The id of a gap in a text, for a masked language model: that of a piece which is in no
+        text, such as "[MASK]", or bos."""
+        return BOS
+
+    @functools.cached_property
+    def begins_word(self):
+        """Whether each piece begins a word: a list of booleans in the order of the ids."""
+        return [piece.startswith(SPACE) for piece in self.pieces]
+
+    def spelled(self, ids):
+        """int32 ids [N] -> the text of each piece alone, string [N]."""
+        return tf.strings.regex_replace(self.names(ids), SPACE, "")
 
     @property
     def size(self):
@@ -220,6 +240,12 @@ class SentencePieceModel(Side):
     @property
     def size(self):
         return self._processor.vocab_size()
+
+    @functools.cached_property
+    def mask_id(self):
+        model, found = self._processor, self._processor.piece_to_id(MASK)
+        is_mask = model.id_to_piece(found) == MASK
+        return found if is_mask and (model.is_unused(found) or model.is_control(found)) else BOS
 
     @property
     def has_exact_scores(self):

@@ -2,9 +2,8 @@
 
 import tensorflow as tf
 
-from tfformer.config import BOS, EOS, PAD
+from tfformer.config import EOS, PAD
 from tfformer.layers.packing import token_places
-from tfformer.text.vocabularies import SPACE
 
 CHOSEN = 0.15  # share of the words, with at least one in each row
 MASKED, RANDOM = 0.8, 0.1  # shares of the chosen words; the others stay
@@ -13,17 +12,18 @@ MASKED, RANDOM = 0.8, 0.1  # shares of the chosen words; the others stay
 class Masking:
     """Chooses whole words of texts and hides them.
 
-    A word begins with a piece that has SentencePiece's blank and continues to the next such piece.
-    A text that continues in another row also begins with a word. Of the chosen words, 80 % become
-    bos, 10 % become random pieces and 10 % stay. With `packed`, batches give the positions of their
+    A word begins with a piece that has SentencePiece's blank, or that begins a word in another
+    vocabulary, and continues to the next such piece. A text that continues in another row also
+    begins with a word. Of the chosen words, 80 % become the vocabulary's mask token, mostly bos,
+    10 % become random pieces and 10 % stay. With `packed`, batches give the positions of their
     gaps, see `asked_alone`.
     """
 
     def __init__(self, tokenizer, packed=False):
         self.packed = packed
-        pieces = tokenizer.source.pieces
-        self.size = len(pieces)
-        self.begins = tf.constant([piece.startswith(SPACE) for piece in pieces])
+        self.size = tokenizer.source.size
+        self.begins = tf.constant(tokenizer.source.begins_word)
+        self.mask = tokenizer.source.mask_id
 
     def joined(self, ids, labels, texts, seed):
         """A batch of full rows, int32 [B, T] each, from `JoinedBatches`: `labels` are the texts
@@ -51,7 +51,7 @@ class Masking:
         minimum = tf.reduce_min(tf.where(is_word, chance, 1.0), axis=1, keepdims=True)
         chosen = is_word & (chance <= tf.maximum(CHOSEN, minimum))
         drawn = tf.random.stateless_uniform(shape, seeds[2], EOS + 1, self.size, tf.int32)
-        hidden = tf.where(how < MASKED, BOS, tf.where(how < MASKED + RANDOM, drawn, ids))
+        hidden = tf.where(how < MASKED, self.mask, tf.where(how < MASKED + RANDOM, drawn, ids))
         return tf.where(chosen, hidden, ids), tf.where(chosen, ids, PAD)
 
     def words(self, ids, texts):

@@ -31,6 +31,12 @@ class Imported(NamedTuple):
     def describe(self):
         """A description of the model in words."""
         config, search = self.config, self.search
+        if hasattr(config, "num_layers"):
+            return (
+                f"{self.family}: {config.num_layers} layers of width {config.d_model}, "
+                f"{config.vocabulary_size:,} pieces; texts of at most "
+                f"{search['max_source_length']:,} tokens"
+            )
         layers = f"{config.num_encoder_layers} + {config.num_decoder_layers} layers"
         sizes = sorted({config.source_vocabulary_size, config.target_vocabulary_size})
         pieces = " and ".join(f"{size:,}" for size in sizes)

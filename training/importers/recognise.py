@@ -5,7 +5,17 @@ from pathlib import Path
 from tfformer.files import read_json
 
 # The families of Hugging Face that `tfformer import` reads: {model_type: the module beside this}.
-MODULES = {"m2m_100": "m2m100", "marian": "marian", "mt5": "t5", "t5": "t5", "umt5": "t5"}
+MODULES = {
+    "bert": "bert",
+    "distilbert": "bert",
+    "m2m_100": "m2m100",
+    "marian": "marian",
+    "mt5": "t5",
+    "roberta": "bert",
+    "t5": "t5",
+    "umt5": "t5",
+    "xlm-roberta": "bert",
+}
 HUGGING_FACE = "which `tfformer import` reads"
 OPENNMT = "a model directory of OpenNMT-tf, which `tfformer import-opennmt` reads"
 KERAS_HUB = "which `tfformer export-keras-hub` exports"

@@ -28,7 +28,7 @@ class Questions(Reading):
 
     def read(self, texts):
         """Converts string [B], each a question, a tab and a text, to `QuestionIds`."""
-        sides = map(whole_characters, split_at_tab(texts))
+        sides = (whole_characters(self.source, one) for one in split_at_tab(texts))
         return encode_question(self.source, *sides, self.longest)
 
     def encode_target(self, texts):

@@ -1,0 +1,61 @@
+"""The small originals of BERT and its relatives in tests/data/bert, and what they say."""
+
+import json
+import shutil
+
+import numpy as np
+from marian import DATA
+
+SPECIAL = ("pad", "unk", "cls", "sep")
+BRACKETS = dict(zip(("[PAD]", "[UNK]", "[CLS]", "[SEP]"), SPECIAL, strict=True))
+ANGLES = dict(zip(("<pad>", "<unk>", "<s>", "</s>"), SPECIAL, strict=True))
+
+
+def folder(name):
+    return DATA / "bert" / name
+
+
+def names():
+    return sorted(path.name for path in (DATA / "bert").iterdir())
+
+
+def answers(name):
+    return json.loads((folder(name) / "answers.json").read_text())
+
+
+def outputs(name):
+    """{name: array} of what the original computed."""
+    with np.load(folder(name) / "outputs.npz") as file:
+        return {key: file[key] for key in file.files}
+
+
+def copied(name, to):
+    """A folder of one's own."""
+    return shutil.copytree(folder(name), to)
+
+
+def piece_names(path):
+    """{the original's id: its piece} of a folder, by its own files."""
+    path = path if hasattr(path, "exists") else folder(path)
+    if (path / "tokenizer.json").exists():
+        table = json.loads((path / "tokenizer.json").read_text())["model"]["vocab"]
+        if isinstance(table, list):
+            table = {piece: n for n, (piece, _) in enumerate(table)}
+    elif (path / "vocab.json").exists():
+        table = json.loads((path / "vocab.json").read_text())
+    elif (path / "vocab.txt").exists():
+        lines = (path / "vocab.txt").read_text().split("\n")[:-1]
+        table = {piece: n for n, piece in enumerate(lines)}
+    else:
+        from sentencepiece import SentencePieceProcessor
+
+        model = SentencePieceProcessor(model_file=str(path / "sentencepiece.bpe.model"))
+        pieces = [model.id_to_piece(n) for n in range(3, model.vocab_size())]
+        table = {p: n for n, p in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces, "<mask>"])}
+    special = {**BRACKETS, **ANGLES}
+    return {n: special.get(piece, piece) for piece, n in table.items()}
+
+
+def our_names(side):
+    """The names of our ids, a list."""
+    return [*SPECIAL, *side.pieces[4:]]

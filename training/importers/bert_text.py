@@ -1,0 +1,309 @@
+"""Reads the tokenizers of BERT, DistilBERT, RoBERTa and XLM-R, with our ids."""
+
+import base64
+import binascii
+from pathlib import Path
+from typing import NamedTuple
+
+from tfformer.config import EOS
+from tfformer.files import LONGEST_TEXT, read_bytes
+from tfformer.text.byte_pairs import BytePairs
+from tfformer.text.renumbering import parsed, renumbered
+from tfformer.text.vocabularies import FILLING, MASK, SPECIAL
+from tfformer.text.word_pieces import LONGEST_WORD, MASKED, WordPieces
+
+from .options import read_json_object
+
+TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+# The files of each tokenizer: any of those of one row.
+FILES = ("vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", TOKENIZER, SETTINGS,
+         "special_tokens_map.json", "added_tokens.json")  # fmt: skip
+# The options that name special tokens, in the order of our ids, and the mask.
+NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+BRACKETS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", MASKED)
+ANGLES = ("<pad>", "<unk>", "<s>", "</s>", MASK)
+FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of XLM-R
+
+
+class Text(NamedTuple):
+    """A source side, and the original's id for each id of ours; None: it has none."""
+
+    side: object
+    old: list
+
+
+def read_text(folder, model_type, size):
+    """Reads the tokenizer of a folder as `Text`. `size` is the number of the original's ids.
+
+    Raises:
+        ValueError: a file is missing or damaged, or the tokenizer has no counterpart here.
+    """
+    readers = {"roberta": _byte_pairs, "xlm-roberta": _sentence_pieces}
+    return readers.get(model_type, _word_pieces)(_Files(folder), size)
+
+
+class _Files:
+    """The files of a tokenizer: `whole` is the content of tokenizer.json, `settings` that of
+    tokenizer_config.json and older files; empty if there is none."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.whole = self._object(TOKENIZER)
+        self.settings = {**self._object("special_tokens_map.json"), **self._object(SETTINGS)}
+        self.model = self.whole.get("model")
+        if self.whole and not isinstance(self.model, dict):
+            raise ValueError(f"{self.folder / TOKENIZER}: model must be an object")
+
+    def _object(self, name):
+        path = self.folder / name
+        return read_json_object(path) if path.exists() else {}
+
+    def special(self, defaults):
+        """The names of `NAMES`, and a check that there are no more added tokens."""
+        names = []
+        for option, default in zip(NAMES, defaults, strict=True):
+            value = self.settings.get(option) or default
+            value = value.get("content") if isinstance(value, dict) else value
+            if not isinstance(value, str):
+                raise ValueError(f"{self.folder / SETTINGS}: {option} must be a string")
+            names.append(value)
+        known = {*names, *defaults}
+        rows = [row.get("content") for row in self._rows()]
+        for one in (*rows, *self._object("added_tokens.json")):
+            if one not in known:
+                raise ValueError(
+                    f"{self.folder} must have no pieces besides its vocabulary, got {one!r:.99}"
+                )
+        return names
+
+    def takes_blanks(self, name):
+        """Whether blanks before the token with this name belong to it: its `lstrip`."""
+        rows = [self.settings.get("mask_token"), *self._rows()]
+        rows = [row for row in rows if isinstance(row, dict) and row.get("content") == name]
+        return any(row.get("lstrip") is True for row in rows)
+
+    def _rows(self):
+        decoded = self.settings.get("added_tokens_decoder") or {}
+        rows = [*(decoded.values() if isinstance(decoded, dict) else [decoded])]
+        more = self.whole.get("added_tokens") or []
+        rows += more if isinstance(more, list) else [more]
+        if wrong := [row for row in rows if not isinstance(row, dict)]:
+            raise ValueError(f"{self.folder}: added tokens must be objects, got {wrong[0]!r:.99}")
+        return rows
+
+    def require_model(self, kind):
+        """Raises a ValueError unless tokenizer.json has a model of this kind."""
+        if self.model.get("type", kind) != kind:
+            raise ValueError(
+                f"{self.folder / TOKENIZER}: model type must be {kind}, got "
+                f"{self.model.get('type')!r:.99}"
+            )
+
+    def table(self, size, name):
+        """{piece: id} of the vocabulary in tokenizer.json, or else in the file `name`."""
+        path = self.folder / (TOKENIZER if self.whole else name)
+        if self.whole:
+            table = self.model.get("vocab")
+        elif not path.exists():
+            raise ValueError(f"{self.folder} must have {name} or {TOKENIZER}, got none")
+        elif name.endswith(".json"):
+            table = read_json_object(path)
+        else:
+            lines = _lines(path)
+            table = {piece: n for n, piece in enumerate(lines)}
+            if len(table) < len(lines):
+                raise ValueError(f"{path} must have each piece once")
+        if not isinstance(table, dict) or any(type(n) is not int for n in table.values()):
+            raise ValueError(f"{path} must have an id for each piece")
+        ids = sorted(table.values())
+        if not ids or len(set(ids)) < len(ids) or not 0 <= ids[0] <= ids[-1] < size:
+            raise ValueError(f"{path} must have each id once, from 0 to {size - 1:,}, got others")
+        return table
+
+
+def _lines(path):
+    """The lines of a text file in UTF-8."""
+    try:
+        text = read_bytes(path, LONGEST_TEXT).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be of UTF-8: {error}") from error
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def _require(table, names, folder):
+    """The ids of the special tokens. Raises a ValueError if one is missing."""
+    for name in names:
+        if name not in table:
+            raise ValueError(f"the vocabulary of {folder} must have {name!r:.99}, got none")
+    ids = [table[name] for name in names]
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"the special tokens of {folder} must be different, got {names}")
+    return ids
+
+
+# WordPiece.
+
+
+def _word_pieces(files, size):
+    longest = LONGEST_WORD
+    if files.whole:
+        files.require_model("WordPiece")
+        longest = files.model.get("max_input_chars_per_word", LONGEST_WORD)
+        if files.model.get("continuing_subword_prefix", "##") != "##":
+            raise ValueError(f"{files.folder / TOKENIZER}: continuing_subword_prefix must be '##'")
+        if type(longest) is not int or not 1 <= longest <= 10_000:
+            raise ValueError(
+                f"{files.folder / TOKENIZER}: max_input_chars_per_word must be in [1, 10000], got "
+                f"{longest!r:.99}"
+            )
+    table = files.table(size, "vocab.txt")
+    names = files.special(BRACKETS)
+    if names[-1] not in table:
+        names = names[:-1]
+    special = _require(table, names, files.folder)
+    by_id = {n: piece for piece, n in table.items()}
+    others = [n for n in range(size) if n not in special[:4]]
+    pieces = [by_id.get(n, f"{FILLING}{n}") for n in others]
+    if special[4:]:
+        pieces[others.index(special[4])] = MASKED
+    for n, piece in enumerate(pieces):
+        if piece in SPECIAL or not piece:
+            pieces[n] = f"{FILLING}{others[n]}"
+    side = WordPieces(pieces, *_normalisation(files), longest)
+    return Text(side, [*special[:4], *others])
+
+
+def _normalisation(files):
+    """Whether texts are lowercased, accents removed (None: as lowercased), and Chinese split."""
+    found = files.whole.get("normalizer") or {}
+    found = found if isinstance(found, dict) else {}
+    if files.whole and found.get("type") != "BertNormalizer":
+        raise ValueError(
+            f"{files.folder / TOKENIZER}: normalizer must be BertNormalizer, got "
+            f"{found.get('type')!r:.99}"
+        )
+    if found.get("clean_text", True) is not True:
+        raise ValueError(f"{files.folder / TOKENIZER}: clean_text must be true")
+    options = []
+    for name, older, default in (
+        ("do_lower_case", "lowercase", True),
+        ("strip_accents", "strip_accents", None),
+        ("tokenize_chinese_chars", "handle_chinese_chars", True),
+    ):
+        value = files.settings.get(name, found.get(older, default))
+        if type(value) is not bool and (default is not None or value is not None):
+            raise ValueError(
+                f"{files.folder / SETTINGS}: {name} must be true or false, got {value!r:.99}"
+            )
+        options.append(value)
+    return options
+
+
+# Byte-level BPE.
+
+
+def _byte_pairs(files, size):
+    table, names = None, files.special(ANGLES)
+    if files.whole:
+        files.require_model("BPE")
+        merges = files.model.get("merges")
+        if not isinstance(merges, list):
+            raise ValueError(f"{files.folder / TOKENIZER}: merges must be a list")
+        merges = [" ".join(one) if _is_pair(one) else one for one in merges]
+    else:
+        path = files.folder / "merges.txt"
+        if not path.exists():
+            raise ValueError(f"{files.folder} must have merges.txt or {TOKENIZER}, got none")
+        merges = _lines(path)
+    if wrong := [one for one in merges if not isinstance(one, str)]:
+        raise ValueError(f"merges of {files.folder} must be pairs of pieces, got {wrong[0]!r:.99}")
+    table = files.table(size, "vocab.json")
+    special = _require(table, names, files.folder)
+    # Another name of the mask is no name here.
+    table = {(MASK if piece == names[4] else piece): n for piece, n in table.items()}
+    prefix = files.settings.get("add_prefix_space", False)
+    if type(prefix) is not bool:
+        raise ValueError(
+            f"{files.folder / SETTINGS}: add_prefix_space must be true or false, got {prefix!r:.99}"
+        )
+    side = BytePairs(
+        table, merges, special[:4], size, [], words=True, prefix_space=prefix,
+        mask_takes_blanks=files.takes_blanks(names[4]),
+    )  # fmt: skip
+    taken = set(special[:4])
+    return Text(side, [*special[:4], *(None if n in taken else n for n in range(size))])
+
+
+def _is_pair(one):
+    return isinstance(one, list) and len(one) == 2 and all(isinstance(part, str) for part in one)
+
+
+# SentencePiece, with the ids of fairseq.
+
+
+def _sentence_pieces(files, size):
+    path = files.folder / "sentencepiece.bpe.model"
+    names = files.special(ANGLES)
+    if tuple(names) != ANGLES:
+        raise ValueError(f"the special tokens of {files.folder} must be {ANGLES}, got {names}")
+    if path.exists():
+        content = read_bytes(path, LONGEST_TEXT)
+        pieces = [piece.piece for piece in parsed(content, path).pieces]
+        # Its pieces <unk>, <s> and </s> become the four of fairseq; a mask follows the last one.
+        table = [*FAIRSEQ, *pieces[3:], MASK]
+    else:
+        path = files.folder / TOKENIZER
+        table, content = _unigram(files, path)
+    if len(table) > size:
+        raise ValueError(f"{path} must have at most {size:,} pieces, got {len(table):,}")
+    if tuple(table[:4]) != FAIRSEQ or table.count(MASK) != 1:
+        raise ValueError(f"{path} must begin with {FAIRSEQ} and have {MASK}, got {table[:4]}")
+    table += [f"{FILLING}{n}" for n in range(len(table), size)]
+    side = renumbered(content, table[EOS + 1 :], path)
+    return Text(side, [1, 3, 0, 2, *range(4, size)])
+
+
+def _unigram(files, path):
+    """The pieces of a Unigram model in tokenizer.json, and the same as a SentencePiece model."""
+    if not files.whole:
+        raise ValueError(
+            f"{files.folder} must have sentencepiece.bpe.model or {TOKENIZER}, got none"
+        )
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    files.require_model("Unigram")
+    rows = files.model.get("vocab")
+    if not isinstance(rows, list) or not all(_is_scored(row) for row in rows):
+        raise ValueError(f"{path}: vocab must be pairs of a piece and its score")
+    model = ModelProto()
+    for piece, score in rows:
+        kind = ModelProto.SentencePiece.CONTROL if piece in ANGLES else None
+        kind = ModelProto.SentencePiece.UNKNOWN if piece == "<unk>" else kind
+        more = {} if kind is None else {"type": kind}
+        model.pieces.add(piece=piece, score=score, **more)
+    model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
+    charsmap = _charsmap(files.whole.get("normalizer"))
+    model.normalizer_spec.name = "imported"
+    try:
+        model.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmap, validate=True)
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise ValueError(f"{path}: precompiled_charsmap must be in base64: {error}") from error
+    return [piece for piece, _ in rows], model.SerializeToString()
+
+
+def _charsmap(normalizer):
+    """The rules of a Precompiled normalizer, alone or in a sequence; "" if there are none."""
+    if not isinstance(normalizer, dict):
+        return ""
+    inside = normalizer.get("normalizers")
+    for one in inside if isinstance(inside, list) else [normalizer]:
+        if isinstance(one, dict) and one.get("type") == "Precompiled":
+            return one.get("precompiled_charsmap") or ""
+    return ""
+
+
+def _is_scored(row):
+    return (
+        isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) and row[0]
+        and isinstance(row[1], int | float) and abs(row[1]) < 1e30
+    )  # fmt: skip
