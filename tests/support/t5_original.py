@@ -21,6 +21,7 @@ import sentencepiece
 import torch
 from transformers import (
     AutoModelForSeq2SeqLM,
+    AutoTokenizer,
     GenerationConfig,
     MT5Config,
     MT5ForConditionalGeneration,
@@ -99,7 +100,7 @@ def main():
 
 def load(folder):
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
-    return model, T5Tokenizer.from_pretrained(folder)
+    return model, AutoTokenizer.from_pretrained(folder)
 
 
 def write(
@@ -111,9 +112,9 @@ def write(
     write_vocabulary(folder, codes, bytes)
     tokenizer = T5Tokenizer.from_pretrained(folder, extra_ids=SENTINELS)
     model = made(seed, len(tokenizer), kind, config, generation, untied)
-    train(model, tokenizer, codes)
+    train(model, tokenizer, [f"{code} {PREFIX}" for code in CODES] if codes else [PREFIX])
     save(model, tokenizer, folder, file, json)
-    answer(folder)
+    answer(folder, SOURCES)
 
 
 def write_vocabulary(folder, codes, bytes):
@@ -150,14 +151,14 @@ def made(seed, size, kind, config, generation, untied):
     return model
 
 
-def train(model, tokenizer, codes):
-    """Some steps over all sentences."""
-    sources = [PREFIX + text for text in marian.sentences(dict.keys)]
-    if codes:
-        sources = [f"{CODES[n % 2]} {text}" for n, text in enumerate(sources)]
+def train(model, tokenizer, prefixes):
+    """Some steps over all sentences; the `prefixes` of the sources take turns."""
+    sources = [
+        prefixes[n % len(prefixes)] + text for n, text in enumerate(marian.sentences(dict.keys))
+    ]
     source = tokenizer(sources, return_tensors="pt", padding=True)
     labels = tokenizer(marian.sentences(dict.values), return_tensors="pt", padding=True).input_ids
-    labels = labels.masked_fill(labels == 0, -100)
+    labels = labels.masked_fill(labels == tokenizer.pad_token_id, -100)
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
     for _ in range(STEPS):
         rows = torch.randperm(len(sources))[:32]
@@ -183,14 +184,15 @@ def save(model, tokenizer, folder, file, json):
         (folder / "model.safetensors").unlink()
         torch.save(model.state_dict(), folder / "pytorch_model.bin")
     tokenizer.save_pretrained(folder)
-    (folder / ("spiece.model" if json else "tokenizer.json")).unlink()
+    for name in ("spiece.model", "vocab.json", "merges.txt") if json else ("tokenizer.json",):
+        (folder / name).unlink(missing_ok=True)
 
 
-def answer(folder):
-    """Writes what the original says of a folder."""
+def answer(folder, sources):
+    """Writes what the original says of a folder and these sources."""
     model, tokenizer = load(folder)
-    found = marian.answers(model, tokenizer, SOURCES)
-    found |= {"sources": SOURCES, "targets": marian.TARGETS}
+    found = marian.answers(model, tokenizer, sources)
+    found |= {"sources": sources, "targets": marian.TARGETS}
     found["target_ids"] = tokenizer(marian.TARGETS).input_ids
     (folder / "answers.json").write_text(json.dumps(found, ensure_ascii=False, indent=0))
     pairs = zip(found["source_ids"], found["target_ids"], strict=False)

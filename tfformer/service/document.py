@@ -54,8 +54,8 @@ def _translate(generation, text):
     sentences, space = split_sentences(document)
     # A source ends with eos, which uses one token of each window; a code uses another one.
     ids = generation.tokenizer.encode_source(sentences.flat_values)[:, :-1]
-    if generation.tokenizer.source.languages is not None:
-        ids = ids[:, 1:]  # here without the code that each text begins with
+    if generation.tokenizer.source.first is not None:
+        ids = ids[:, 1:]  # here without the piece that each text begins with
     length = generation.max_source_length - (1 if codes is None else 2)
     overlap = int(OVERLAP * length)
     # One character may be many tokens, so a limit on characters alone is not enough.

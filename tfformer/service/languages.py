@@ -83,18 +83,17 @@ class InLanguages(Limited):
         return self.tokenizer.source.codes.split(text, *own)
 
     def begun(self, inference):
-        """The forward pass, in which each target begins with the code of its language, if there is
-        one."""
-        languages = self.tokenizer.target.languages
-        if languages is None:
+        """The forward pass, in which the first token of each target is given, if the target side
+        has one: the code of its language, or BART's <s>."""
+        first = self.tokenizer.target.first
+        if first is None:
             return inference
-        default = tf.constant([languages.ids[languages.default]])
-        return FirstToken(inference, self.codes.get("target", default))
+        return FirstToken(inference, self.codes.get("target", tf.constant([first])))
 
     def is_code(self, ids, side):
-        """Whether ids of a side, of any shape, are codes of `Languages`; boolean."""
-        languages = getattr(self.tokenizer, side).languages
-        return tf.zeros_like(ids, tf.bool) if languages is None else languages.contains(ids)
+        """Whether ids of a side, of any shape, are the pieces that a text begins with; boolean."""
+        side = getattr(self.tokenizer, side)
+        return tf.zeros_like(ids, tf.bool) if side.first is None else side.codes.contains(ids)
 
 
 def codes_of(name, asked, languages, rows):

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.language_codes import Beginning
 from tfformer.text.vocabularies import FILLING, MASK, SPECIAL, Side
 
 CUT = b"\xff"  # occurs in no UTF-8
@@ -58,6 +59,7 @@ class BytePairs(Side):
         prefix_space: whether a text gets a space in front, unless it begins with one. Default
             False.
         mask_takes_blanks: whether blanks before a mask token belong to it. Default False.
+        beginning: the piece that every text begins with, which is in no text. Default: none.
 
     Raises:
         ValueError: a merge is not a pair of pieces that form a piece, or an id or the size is not
@@ -69,7 +71,7 @@ class BytePairs(Side):
 
     def __init__(
         self, vocabulary, merges, special_ids, size=None, whole=None, words=False,
-        prefix_space=False, mask_takes_blanks=False,
+        prefix_space=False, mask_takes_blanks=False, beginning=None,
     ):  # fmt: skip
         size = max(vocabulary.values(), default=-1) + 1 if size is None else size
         names = {n: piece for piece, n in vocabulary.items()}
@@ -81,8 +83,10 @@ class BytePairs(Side):
         special = {n: ours for ours, n in special if n is not None}
         whole = [names[n] for n in special] if whole is None else list(whole)
         content = [vocabulary, list(merges), list(special_ids), size, whole]
-        if words or prefix_space:
+        if words or prefix_space or beginning is not None:
             content += [words, prefix_space, mask_takes_blanks]
+        if beginning is not None:
+            content.append(beginning)
         self.words, self.prefix_space = words, prefix_space
         self.mask_takes_blanks = mask_takes_blanks
         super().__init__(json.dumps(content).encode(), "byte_pairs")
@@ -91,7 +95,9 @@ class BytePairs(Side):
         self._make_merges(merges)
         self._make_whole([piece for piece in whole if piece in self._ids])
         self._names = tf.constant([piece.encode() for piece in self.pieces])
-        self._texts = tf.constant([_bytes_of(piece) for piece in self.pieces])
+        texts = [b"" if piece == beginning else _bytes_of(piece) for piece in self.pieces]
+        self._texts = tf.constant(texts)
+        self.codes = None if beginning is None else Beginning(self._ids[beginning])
 
     def _make_merges(self, merges):
         """Make the tables of merges: ranks and results of id pairs, and joinable byte pairs."""
@@ -186,7 +192,8 @@ class BytePairs(Side):
         rows = tf.gather(parts.value_rowids(), tf.gather(rows, order))  # of parts, of texts
         count = tf.size(text, tf.int64)
         found = tf.RaggedTensor.from_value_rowids(tf.gather(ids, order), rows, count)
-        return tf.concat([found, tf.fill([count, 1], EOS)], axis=1)
+        begin = [] if self.codes is None else [self.codes.split(text)[0]]
+        return tf.concat([*begin, found, tf.fill([count, 1], EOS)], axis=1)
 
     def _join(self, ids, rows, numbers):
         """Apply the merges to bytes: the ids of the pieces, int32 [N], and the row of each.
@@ -234,7 +241,8 @@ class BytePairs(Side):
 
     def ids_of(self, piece):
         """The ids of the text that the piece stands for."""
-        return self.encode(tf.constant([_bytes_of(piece)]))[0, :-1].numpy().tolist() or [UNK]
+        ids = self.encode(tf.constant([_bytes_of(piece)]))[0, :-1].numpy().tolist()
+        return ids[self.first is not None :] or [UNK]
 
     def sampler(self, alpha):
         return None

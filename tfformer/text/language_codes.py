@@ -89,6 +89,33 @@ class Languages(tf.Module):
         return [self.ids[self.default]], text
 
 
+class Beginning(tf.Module):
+    """One piece that every text begins with, such as the <s> of BART. The interface is that of
+    `Codes`.
+
+    Args:
+        number: the id of the piece.
+    """
+
+    def __init__(self, number):
+        super().__init__(name="beginning")
+        self.number = number
+
+    def contains(self, ids):
+        """Whether ids of any shape are the piece; boolean."""
+        return tf.equal(ids, self.number)
+
+    def split(self, text, codes=None):
+        """string [B] -> the id, RaggedTensor int32 [B, 1], and the texts."""
+        rows = tf.shape(text)[:1]
+        lengths = tf.fill(rows, tf.constant(1, tf.int64))
+        return tf.RaggedTensor.from_row_lengths(tf.fill(rows, self.number), lengths), text
+
+    def split_bytes(self, text):
+        """As `split`, for one text in UTF-8 bytes: a list of the id, and bytes."""
+        return [self.number], text
+
+
 def language_of(piece):
     """The language whose code is this piece."""
     return piece[2:-2] if piece.startswith("__") and piece.endswith("__") else piece

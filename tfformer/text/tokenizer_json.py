@@ -7,6 +7,8 @@ import base64
 import binascii
 
 UNIGRAM, SPACE = "Unigram", "▁"
+# The patterns by which runs of blanks become one.
+BLANKS = ({"Regex": " {2,}"}, {"Regex": "\\n"})
 
 
 def sentencepiece_of(content, name="tokenizer.json"):
@@ -60,6 +62,8 @@ def _set_normalizer(spec, content):
     """Sets how texts are normalised and split at spaces."""
     steps = _steps(content.get("normalizer"), "normalizers")
     for step in steps:
+        if step["type"] == "Replace" and step["pattern"] in BLANKS and step["content"] == " ":
+            continue  # SentencePiece does so too
         if step["type"] != "Precompiled":
             raise ValueError(f"normalizer must be Precompiled, got {step['type']!r}")
         spec.precompiled_charsmap = base64.b64decode(step["precompiled_charsmap"], validate=True)

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from tfformer.config import BOS, EOS, PAD, UNK
-from tfformer.text.language_codes import Codes, Languages, language_of
+from tfformer.text.language_codes import Beginning, Codes, Languages, language_of
 from tfformer.text.sampling import SubwordSampler
 
 SPACE = "▁"  # U+2581, by which SentencePiece writes a space
@@ -48,7 +48,8 @@ class Side(tf.Module, abc.ABC):
         content: the bytes of the file.
         pieces: a list of their names in the order of the ids, the four special ones first.
         byte_ids: a list of the ids that stand for single UTF-8 bytes.
-        codes: the `Codes` that a text may begin with, or None; or its `languages`.
+        codes: the `Codes` that a text may begin with, or None; or its `languages`; or the
+            `Beginning` of every text.
         languages: the `Languages` of a multilingual model, whose code every text begins with, or
             None.
     """
@@ -119,6 +120,13 @@ class Side(tf.Module, abc.ABC):
     @abc.abstractmethod
     def encode(self, text):
         """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos."""
+
+    @property
+    def first(self):
+        """The id that a text begins with, unless a request names another; None: there is none."""
+        if self.languages is not None:
+            return self.languages.ids[self.languages.default]
+        return self.codes.number if isinstance(self.codes, Beginning) else None
 
     @abc.abstractmethod
     def decode(self, ids):

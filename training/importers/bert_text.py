@@ -39,10 +39,10 @@ def read_text(folder, model_type, size):
         ValueError: a file is missing or damaged, or the tokenizer has no counterpart here.
     """
     readers = {"roberta": _byte_pairs, "xlm-roberta": _sentence_pieces}
-    return readers.get(model_type, _word_pieces)(_Files(folder), size)
+    return readers.get(model_type, _word_pieces)(Files(folder), size)
 
 
-class _Files:
+class Files:
     """The files of a tokenizer: `whole` is the content of tokenizer.json, `settings` that of
     tokenizer_config.json and older files; empty if there is none."""
 
@@ -203,7 +203,25 @@ def _normalisation(files):
 
 
 def _byte_pairs(files, size):
-    table, names = None, files.special(ANGLES)
+    table, merges, names, settings = byte_pair_tables(files, size)
+    special = [table[name] for name in names[:4]]
+    side = byte_pairs(files, table, merges, special, size, **settings)
+    taken = set(special)
+    return Text(side, [*special, *(None if n in taken else n for n in range(size))])
+
+
+def byte_pairs(files, *tables, **settings):
+    """A `BytePairs` whose texts are split into words. A ValueError names the folder."""
+    try:
+        return BytePairs(*tables, [], words=True, **settings)
+    except ValueError as error:
+        raise ValueError(f"{files.folder}: {TOKENIZER} or merges.txt: {error}") from error
+
+
+def byte_pair_tables(files, size):
+    """{piece: id}, the merges, the names of the special pieces (`NAMES`) and the other arguments of
+    a `BytePairs` whose texts are split into words."""
+    names = files.special(ANGLES)
     if files.whole:
         files.require_model("BPE")
         merges = files.model.get("merges")
@@ -218,20 +236,18 @@ def _byte_pairs(files, size):
     if wrong := [one for one in merges if not isinstance(one, str)]:
         raise ValueError(f"merges of {files.folder} must be pairs of pieces, got {wrong[0]!r:.99}")
     table = files.table(size, "vocab.json")
-    special = _require(table, names, files.folder)
+    _require(table, names, files.folder)
+    takes_blanks = files.takes_blanks(names[4])
     # Another name of the mask is no name here.
     table = {(MASK if piece == names[4] else piece): n for piece, n in table.items()}
+    names[4] = MASK
     prefix = files.settings.get("add_prefix_space", False)
     if type(prefix) is not bool:
         raise ValueError(
             f"{files.folder / SETTINGS}: add_prefix_space must be true or false, got {prefix!r:.99}"
         )
-    side = BytePairs(
-        table, merges, special[:4], size, [], words=True, prefix_space=prefix,
-        mask_takes_blanks=files.takes_blanks(names[4]),
-    )  # fmt: skip
-    taken = set(special[:4])
-    return Text(side, [*special[:4], *(None if n in taken else n for n in range(size))])
+    settings = {"prefix_space": prefix, "mask_takes_blanks": takes_blanks}
+    return table, merges, names, settings
 
 
 def _is_pair(one):

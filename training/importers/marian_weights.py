@@ -16,7 +16,7 @@ def read_weights(weights, options, numberings, impossible):
     """
     order = alternating(options["d_model"])
     tied, found = read_stacks(weights, options, numberings, impossible, order)
-    _require_sinusoids(weights, options)
+    require_sinusoids(weights, options)
     weights.require_all_taken()
     return tied, found
 
@@ -26,7 +26,7 @@ def alternating(width):
     return np.arange(width).reshape(2, -1).T.ravel()
 
 
-def _require_sinusoids(weights, options):
+def require_sinusoids(weights, options):
     """Checks the position tables, which older files have: they must be the usual sinusoids."""
     length, width = options["max_position_embeddings"], options["d_model"]
     for side in ("encoder", "decoder"):

@@ -6,11 +6,13 @@ from tfformer.files import read_json
 
 # The families of Hugging Face that `tfformer import` reads: {model_type: the module beside this}.
 MODULES = {
+    "bart": "bart",
     "bert": "bert",
     "distilbert": "bert",
     "m2m_100": "m2m100",
     "marian": "marian",
     "mt5": "t5",
+    "pegasus": "bart",
     "roberta": "bert",
     "t5": "t5",
     "umt5": "t5",
@@ -20,7 +22,7 @@ HUGGING_FACE = "which `tfformer import` reads"
 OPENNMT = "a model directory of OpenNMT-tf, which `tfformer import-opennmt` reads"
 KERAS_HUB = "which `tfformer export-keras-hub` exports"
 # The families of Hugging Face that KerasHub reads and that a service here supports.
-OF_KERAS_HUB = ("bart", "gemma", "gemma2", "gemma3_text", "mistral", "t5gemma")
+OF_KERAS_HUB = ("gemma", "gemma2", "gemma3_text", "mistral", "t5gemma")
 
 
 def described(folder):

@@ -32,7 +32,9 @@ DECODER_LAYER = {
 }
 
 
-def read_stacks(weights, options, numberings, impossible, order, final_norm=None):
+def read_stacks(
+    weights, options, numberings, impossible, order, final_norm=None, embedding_norm=None
+):
     """Which embeddings are tied, and {our name: array} of the embeddings and the layers.
 
     Args:
@@ -42,12 +44,17 @@ def read_stacks(weights, options, numberings, impossible, order, final_norm=None
         impossible: their ids with probability 0.
         order: the features between layers in our order, [D].
         final_norm: the name of the norm after the last layer of each stack. Default: there is none.
+        embedding_norm: the name of the norm after the embeddings of each stack. Default: none.
 
     Raises:
         ValueError: a weight is missing, has another shape or is not finite.
     """
     tied, found = _tables(weights, options, numberings, impossible, order)
-    found |= _Layers(weights, options, order).read(final_norm)
+    layers = _Layers(weights, options, order)
+    if embedding_norm:
+        for stack, side in (("encoder", "source"), ("decoder", "target")):
+            layers.read_norm(f"model.{stack}.{embedding_norm}", f"{side}_embedding_norm")
+    found |= layers.read(final_norm)
     if not options["scale_embedding"]:
         _unscale(found, options, tied, final_norm)
     return tied, found
@@ -77,11 +84,12 @@ def _tables(weights, options, numberings, impossible, order):
     weights.pass_over(SHARED, *TABLES.values())  # a file may have one matrix under several names
     source, target = numberings
     found = {"target_embedding/embeddings": target.rows(decoder)}
-    tied = "all" if source is target and np.array_equal(encoder, decoder) else "target"
+    shared = source is target and np.array_equal(encoder, decoder)
+    tied = "all" if shared else "target"
     if not np.array_equal(decoder, output):
-        tied = "none"
+        tied = "embeddings" if shared else "none"
         found["output_projection/kernel"] = target.rows(output).T
-    if tied != "all":
+    if not shared:
         found["source_embedding/embeddings"] = source.rows(encoder)
     # If there is no bias in the file, it is zero.
     bias = weights.take(BIAS, 1, target_size) if BIAS in weights else np.zeros((1, target_size))
@@ -111,7 +119,7 @@ def _unscale(found, options, tied, final_norm):
     for name in ("source_embedding/embeddings", "target_embedding/embeddings"):
         if name in found:
             found[name] = found[name] / scale
-    if tied != "none":  # only the output layer reads this norm
+    if tied in ("target", "all"):  # only the output layer reads this norm
         last = f"decoder/layer_{options['decoder_layers'] - 1}/feed_forward_residual/layer_norm"
         last = "decoder/final_norm" if final_norm else last
         for name in ("gamma", "beta"):
@@ -138,11 +146,11 @@ class _Layers:
         """{our name: array} of all layers, and of the norm after the last one if it has a name."""
         for stack, parts in (("encoder", ENCODER_LAYER), ("decoder", DECODER_LAYER)):
             if final_norm:
-                self._norm(f"model.{stack}.{final_norm}", f"{stack}/final_norm")
+                self.read_norm(f"model.{stack}.{final_norm}", f"{stack}/final_norm")
             for n in range(self.options[f"{stack}_layers"]):
                 theirs, ours = f"model.{stack}.layers.{n}", f"{stack}/layer_{n}"
                 for part, name in parts.items():
-                    read = self._norm if part.endswith("norm") else self._attention
+                    read = self.read_norm if part.endswith("norm") else self._attention
                     read(f"{theirs}.{part}", f"{ours}/{name}")
                 size = self.options[f"{stack}_ffn_dim"]
                 self._feed_forward(theirs, f"{ours}/feed_forward", size)
@@ -156,7 +164,7 @@ class _Layers:
     def _put(self, name, kernel, bias):
         self.found[f"{name}/kernel"], self.found[f"{name}/bias"] = kernel, bias
 
-    def _norm(self, theirs, ours):
+    def read_norm(self, theirs, ours):
         for their_name, our_name in (("weight", "gamma"), ("bias", "beta")):
             array = self.weights.take(f"{theirs}.{their_name}", self.width)
             self.found[f"{ours}/{our_name}"] = array[self.order]

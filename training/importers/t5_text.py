@@ -30,29 +30,45 @@ def read_text(folder, pad, eos, size):
         if not path.exists():
             raise ValueError(f"{folder} must have {MODEL} or {JSON}, got neither")
         content = sentencepiece_of(read_json_object(path), path)
-    kinds = piece_kinds(content, path)
-    names = [name for name, _ in kinds]
     new = [SENTINEL.format(n) for n in reversed(range(count))]
-    names += [name for name in new if name not in set(names)]
+    side, numbering = numbered_model(content, path, pad, eos, size, new=new)
+    return Tokenizer(side), numbering, ()
+
+
+def numbered_model(content, path, pad, eos, size, between=0, new=()):
+    """A side of a SentencePiece model whose pad and eos are its first pieces, and its `Numbering`.
+
+    Args:
+        content, path: the bytes of the model, and their name in an error.
+        pad, eos, size: the original's ids, and its number of ids.
+        between: how many ids the original has between its first two pieces and the others.
+        new: symbols that it has after the pieces of the model, unless they are in the model.
+
+    Raises:
+        ValueError: the bytes are no such model, or it does not fit the ids.
+    """
+    kinds = dict(found := piece_kinds(content, path))
+    names = [name for name, _ in found]
+    names[2:2] = [None] * between  # they are in no text
+    names += [name for name in new if name not in kinds]
     if len(names) > size:
         raise ValueError(f"{path} must have at most vocab_size = {size:,} ids, got {len(names):,}")
-    unk = next(n for n, (_, kind) in enumerate(kinds) if kind == "UNKNOWN")
-    if len({pad, eos, unk}) < 3 or max(pad, eos) >= len(kinds):
+    unk = names.index(next(name for name, kind in found if kind == "UNKNOWN"))
+    if len({pad, eos, unk}) < 3 or max(pad, eos) > 1:
         raise ValueError(
-            f"{path} must have the pad {pad}, eos {eos} and the unknown word as three pieces, got "
-            f"{unk} for the unknown word"
+            f"{path} must have the pad {pad} and eos {eos} as its first pieces, and the unknown "
+            f"word after them, got {unk} for the unknown word"
         )
-    symbols = {name for name, kind in kinds if kind == "USER_DEFINED"}
-    symbols |= {name for name in names if name.startswith("<extra_id_")}
+    symbols = {name for name, kind in kinds.items() if kind == "USER_DEFINED"} | set(new)
+    symbols |= {name for name in kinds if name.startswith(SENTINEL.partition("{")[0])}
+    hidden = {name for name, kind in kinds.items() if kind == "CONTROL"} - symbols
+    hidden |= {None, *SPECIAL}
     others = [n for n in range(size) if n not in (pad, eos, unk)]
-    hidden = {name for name, kind in kinds if kind == "CONTROL"} - symbols
     pieces = [
-        names[n] if n < len(names) and names[n] not in {*SPECIAL, *hidden} else f"{FILLING}{n}"
-        for n in others
+        names[n] if n < len(names) and names[n] not in hidden else f"{FILLING}{n}" for n in others
     ]
     side = renumbered(content, pieces, path, symbols=symbols & set(pieces))
-    notes = (f"{path} has {len(names):,} pieces, {len(symbols):,} of them symbols",)
-    return Tokenizer(side), Numbering([None, unk, pad, eos, *others], []), notes
+    return side, Numbering([None, unk, pad, eos, *others], [])
 
 
 def _sentinels(path):

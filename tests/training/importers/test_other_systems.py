@@ -14,7 +14,7 @@ from training.importers.recognise import described
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"model_type": "bart"}, "the family 'bart', which `tfformer export-keras-hub` exports"),
+        ({"model_type": "bart"}, "the family 'bart', which `tfformer import` reads"),
         (
             {"model_type": "t5gemma"},
             "the family 't5gemma', which `tfformer export-keras-hub` exports",

@@ -1,0 +1,146 @@
+"""Imports BART and Pegasus models of Hugging Face, which summarise and translate.
+
+The weights are converted once for these differences, so the resulting model needs no options for
+them:
+
+- A target of BART begins with eos, then with <s>. So our bos has the embedding of eos, and <s> is
+  a piece that every text begins with. A target of Pegasus begins with the pad, which is our bos.
+- BART's positions begin at 2: the first two rows of their tables are left out.
+- Pegasus's sinusoids are all sines, then all cosines, as Marian's.
+- Embeddings that the original does not scale are divided by sqrt(D).
+- The feed-forward layers of encoder and decoder may differ in width. The narrower ones get inner
+  units with zero weights.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from tfformer.config import TransformerConfig
+
+from .bart_text import FILES, read_bart, read_pegasus
+from .generation import impossible_ids, read_generation, require_same_ids, search_options
+from .imported import Imported
+from .marian_weights import alternating, require_sinusoids
+from .options import (
+    ACTIVATIONS,
+    EPSILON,
+    activation_of,
+    read_json_object,
+    require_files,
+    require_flags,
+    require_whole,
+)
+from .stack_weights import read_stacks, require_sizes
+from .weights import Weights
+
+NEEDED = ("config.json",)
+OTHERS = (*FILES, "generation_config.json", "model-*.safetensors")
+SIZES = (
+    "vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
+    "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
+    "pad_token_id", "decoder_start_token_id", "eos_token_id",
+)  # fmt: skip
+BART, PEGASUS = "bart", "pegasus"
+OFFSET = 2  # the first position of BART
+FORCED = "forced_bos_token_id"
+
+
+def read(folder):
+    """Reads a BART or Pegasus folder of Hugging Face into an `Imported`.
+
+    Raises:
+        ValueError: a file is missing or damaged, or an option has no counterpart here.
+        OSError: a file cannot be read.
+    """
+    folder = Path(folder)
+    require_files(folder, NEEDED)
+    options = _read_options(folder / "config.json")
+    generation = read_generation(folder, options)
+    require_same_ids(generation, options)
+    family, forced = options["model_type"], generation.get(FORCED)
+    if forced is not None and (family == PEGASUS or forced != options["bos_token_id"]):
+        rule = "None" if family == PEGASUS else f"bos_token_id = {options['bos_token_id']}"
+        raise ValueError(f"{FORCED} must be {rule}, got {forced!r:.99}")
+    pad, eos, size = options["pad_token_id"], options["eos_token_id"], options["vocab_size"]
+    longest = options["max_position_embeddings"]
+    search = search_options({**generation, FORCED: None}, eos, longest)
+    impossible = impossible_ids(generation, pad, eos, size)
+    weights = Weights.of_folder(folder)
+    require_sizes(weights, options)  # before tables of these sizes are allocated
+    if family == BART:
+        tokenizer, numbering = read_bart(folder, options)
+        order, names = np.arange(options["d_model"]), {"embedding_norm": "layernorm_embedding"}
+    else:
+        tokenizer, numbering = read_pegasus(folder, options)
+        order, names = alternating(options["d_model"]), {"final_norm": "layer_norm"}
+    known = weights, options, (numbering, numbering), impossible, order
+    tied, found = read_stacks(*known, **names)
+    if family == BART:
+        found |= _positions(weights, options)
+    else:
+        require_sinusoids(weights, options)
+    weights.require_all_taken()
+    config = _configuration(options, tokenizer, tied)
+    system = {BART: "BART", PEGASUS: "Pegasus"}[family]
+    origin = {"system": f"{system} of Hugging Face", "file": weights.path.name}
+    return Imported(config, found, tokenizer, search, origin)
+
+
+def _read_options(path):
+    """Reads the options of a `config.json`, and adds the defaults of those that we use."""
+    found = read_json_object(path)
+    is_bart = found["model_type"] == BART
+    start = "eos_token_id" if is_bart else "pad_token_id"
+    found.setdefault("decoder_start_token_id", found.get(start))
+    require_whole(found, path, (*SIZES, *(["bos_token_id"] if is_bart else [])))
+    require_flags(found, path, {"scale_embedding": False, "tie_word_embeddings": True})
+    for name, other in (
+        ("decoder_start_token_id", start),
+        ("decoder_attention_heads", "encoder_attention_heads"),
+    ):
+        if found[name] != found[other]:
+            raise ValueError(f"{path}: {name} must be {other} = {found[other]}, got {found[name]}")
+    special = [found["pad_token_id"], found["eos_token_id"]]
+    special += [found["bos_token_id"]] if is_bart else []
+    if len(set(special)) < len(special) or max(special) >= found["vocab_size"]:
+        raise ValueError(
+            f"{path}: special ids must be different and below vocab_size, got {special}"
+        )
+    if not is_bart and found["d_model"] % 2:
+        raise ValueError(f"{path}: d_model must be even, got {found['d_model']}")
+    activation_of(found.setdefault("activation_function", "gelu"), path)
+    shared = {"share_encoder_decoder_embeddings": True, "decoder_vocab_size": found["vocab_size"]}
+    return {**found, **shared}
+
+
+def _positions(weights, options):
+    """{our name: array} of BART's position tables, [P, D] each."""
+    length, width = options["max_position_embeddings"], options["d_model"]
+    found = {}
+    for stack, side in (("encoder", "source"), ("decoder", "target")):
+        name = f"model.{stack}.embed_positions.weight"
+        found[f"{side}_positions/embeddings"] = weights.take(name, length + OFFSET, width)[OFFSET:]
+    return found
+
+
+def _configuration(options, tokenizer, tied):
+    """Converts the options to a `TransformerConfig`."""
+    own = {"norm": "pre"}
+    if options["model_type"] == BART:
+        own = {
+            "embedding_norm": True,
+            "positions": "learned",
+            "max_positions": options["max_position_embeddings"],
+        }
+    return TransformerConfig(
+        tokenizer.source_vocabulary_size,
+        d_model=options["d_model"], num_heads=options["encoder_attention_heads"],
+        d_ff=max(options["encoder_ffn_dim"], options["decoder_ffn_dim"]),
+        num_encoder_layers=options["encoder_layers"], num_decoder_layers=options["decoder_layers"],
+        dropout=options.get("dropout", 0.1),
+        attention_dropout=options.get("attention_dropout", 0.0),
+        activation_dropout=options.get("activation_dropout", 0.0),
+        activation=ACTIVATIONS[options["activation_function"]], epsilon=EPSILON,
+        tie_embeddings=tied, output_bias=True, **own,
+    )  # fmt: skip
