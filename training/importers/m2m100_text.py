@@ -172,7 +172,7 @@ def _added(folder, settings):
 
 
 def _of_m2m100(folder, size, pad, eos):
-    """The bytes of the SentencePiece model, {piece: id} of vocab.json, and the path of the model."""
+    """The bytes of a SentencePiece model, {piece: id} of vocab.json, and the path of the model."""
     for name in (TABLE, MODEL):
         if not Path(folder, name).exists():
             raise ValueError(f"{folder} must have {name}, got none")

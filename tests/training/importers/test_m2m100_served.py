@@ -89,6 +89,7 @@ def test_a_document_is_translated_into_its_language(translator, by_language):
     assert [text.decode() for text in found] == expected
 
 
+@pytest.mark.slow
 def test_every_search_begins_with_the_code(translator):
     text, asked = tf.constant(TEXTS[:3]), {"target_language": tf.constant(["fr"])}
     languages = translator.tokenizer.target.languages
@@ -120,6 +121,7 @@ def test_segmentations_are_drawn_behind_the_code(translator):
     }
 
 
+@pytest.mark.slow
 def test_commands_take_languages(directory, tmp_path, by_language, capsys, monkeypatch):
     monkeypatch.setattr(translate, "stdin_lines", lambda: iter(TEXTS))
     assert translate.main([str(directory), "--target-language", "fr"]) == 0
@@ -130,7 +132,7 @@ def test_commands_take_languages(directory, tmp_path, by_language, capsys, monke
     options = ["--source", source, "--target", target, "--target-language", "fr"]
     options += ["--source-language", "en", "--output", tmp_path / "scores.json"]
     assert evaluate.main([str(directory), *map(str, options)]) == 0
-    assert json.loads((tmp_path / "scores.json").read_text())["bleu"]["score"] > 99
+    assert json.loads((tmp_path / "scores.json").read_text())["bleu"] > 99
     assert translate.main([str(directory), "--target-language", "xx"]) == 1
     assert "target_language must be one of" in capsys.readouterr().err
 
