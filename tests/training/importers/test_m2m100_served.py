@@ -13,6 +13,7 @@ from export import ctranslate2 as to_ctranslate2
 from export import saved_model
 from export.client import RequestError, RestClient
 from export.local_server import LocalServer
+from export.serving.versions import one_model
 from tfformer.config import EOS
 from tfformer.run import load_model, model_weights
 from training import evaluate, import_hf, train, translate
@@ -144,19 +145,18 @@ def test_ctranslate2_is_refused(directory, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["m2m", "small100"])
-def test_an_export_serves_every_language(name, tmp_path):
+def test_an_export_serves_every_language(directory, tmp_path):
     """The command verifies all signatures as on a server, and compares with plain searches."""
-    run, base = tmp_path / "run", tmp_path / "served"
-    assert import_hf.main(m2m100.arguments(name, run)) == 0
-    assert saved_model.main([str(run), str(base), "--target-language", "de"]) == 0
-    translator = tfformer.load_translator(run)
-    with LocalServer({"served": base}) as server:
+    base = tmp_path / "served"
+    assert saved_model.main([str(directory), str(base), "--target-language", "fr"]) == 0
+    translator = tfformer.load_translator(directory)
+    with LocalServer(one_model("served", base)) as server:
+        server.versions.require_all()
         client = RestClient("served", f"http://127.0.0.1:{server.rest_port}")
         for language in ("de", "fr"):
             expected = translator.translate(TEXTS, target_language=language)
             assert [*client.translate(TEXTS, target_language=language)] == expected
-            if language == "de":
+            if language == "fr":
                 assert [*client.translate(TEXTS)] == expected
         with pytest.raises(RequestError, match="target_language must be a language") as error:
             [*client.translate(TEXTS, target_language="xx")]
@@ -164,11 +164,10 @@ def test_an_export_serves_every_language(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nllb", "small100"])
-def test_it_is_fine_tuned(name, tmp_path):
-    run, new = tmp_path / "run", tmp_path / "new"
-    language = {"nllb": "deu_Latn", "small100": "de"}[name]
-    assert import_hf.main([str(m2m100.folder(name)), str(run), "--target-language", language]) == 0
+def test_it_is_fine_tuned(tmp_path):
+    run, new, language = tmp_path / "run", tmp_path / "new", "deu_Latn"
+    folder = str(m2m100.folder("nllb"))
+    assert import_hf.main([folder, str(run), "--target-language", language]) == 0
     source, target = tmp_path / "source.txt", tmp_path / "target.txt"
     source.write_text("".join(f"the old house {n}\n" for n in range(80)))
     target.write_text("".join(f"das helle Haus {n}\n" for n in range(80)))
