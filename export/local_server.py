@@ -132,10 +132,8 @@ def curl_line(server, name):
 
     model = server.versions.model(ModelSpec(name=name))
     # The model may be from elsewhere, or its report was removed.
-    text, signature = (
-        model.deployment.get("sample", "Hello."),
-        model.graph.signatures.get("serving_default"),
-    )
+    text = model.deployment.get("sample", "Hello.")
+    signature = model.graph.signatures.get("serving_default")
     defaults = {key: plain(value) for key, value in signature.defaults.items()} if signature else {}
     return curl(name, instances(text, defaults), f"127.0.0.1:{server.rest_port}")
 

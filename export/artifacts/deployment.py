@@ -271,8 +271,10 @@ def _table(rows):
 
 def instances(text, defaults):
     """The body of a request for one text. REST needs the inputs that have a default too."""
-    languages = {key: value[0] for key, value in defaults.items()}
-    return {"instances": [{"text": text, **languages} if languages else text]}
+    others = {
+        key: value[0] if isinstance(value, list) else value for key, value in defaults.items()
+    }
+    return {"instances": [{"text": text, **others} if others else text]}
 
 
 def curl(name, body, host="localhost:8501"):

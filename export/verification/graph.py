@@ -131,9 +131,10 @@ def read_graph(directory) -> Graph:
 
 
 def text_signature(directory, name: str = "serving_default") -> Signature:
-    """The signature `name` of a SavedModel. Its only input must be `text`."""
+    """The signature `name` of a SavedModel. Its only input must be `text`, besides
+    inputs with a default."""
     signature = read_graph(directory).signatures.get(name)
-    if signature is None or set(signature.inputs) != {"text"}:
+    if signature is None or set(signature.inputs) - set(signature.defaults) != {"text"}:
         raise UsageError(f"{directory} must have a signature {name} whose input is text")
     return signature
 

@@ -53,32 +53,23 @@ def read_text(folder, pad, eos, size, forced, asked):
     """
     path = Path(folder, SETTINGS)
     settings = read_json_object(path) if path.exists() else {}
-    family = _family(folder, settings)
+    family, notes = _family(folder, settings), ()
     if family == NLLB:
         content, table, path = _of_nllb(folder)
         languages = _languages_of_nllb(folder, settings, table)
     else:
-        path = Path(folder, TABLE)
-        for one in (path, Path(folder, MODEL)):
-            if not one.exists():
-                raise ValueError(f"{folder} must have {one.name}, got none")
-        content, table = _model(folder), read_table(path, size, pad, eos)
-        codes = settings.get("language_codes", "m2m100")
-        if codes not in tuple(LANGUAGES):
-            known = list(LANGUAGES)
-            raise ValueError(f"{path}: language_codes must be one of {known}, got {codes!r:.99}")
-        pairs = enumerate(LANGUAGES[codes], len(table))
-        languages = {f"__{language}__": n for n, language in pairs}
+        content, table, path = _of_m2m100(folder, size, pad, eos)
+        languages = _languages_of_m2m100(settings, path, len(table))
+        pieces = regular_pieces(content, path)
+        notes = (known_pieces(pieces, table, Path(folder, TABLE), MODEL),)
     table = {piece: n for piece, n in table.items() if piece not in {MASK, *languages}}
     _require_ids(folder, settings, {**table, **languages}, size, pad, eos)
-    pieces = regular_pieces(content, path)
-    note = known_pieces(pieces, table, path, MODEL)
-    unknown = [piece for piece in pieces if piece not in table]
+    unknown = [piece for piece in regular_pieces(content, path) if piece not in table]
     names, numbering = numbered({**table, **languages}, size, (pad, table[UNK], eos, eos), unknown)
     source, target = _defaults(family, settings, forced, languages, asked)
     make = functools.partial(renumbered, content, names, path, languages=languages)
     tokenizer = Tokenizer(make(default=source), make(unwritten=unknown, default=target))
-    return tokenizer, numbering, () if family == NLLB else (note,)
+    return tokenizer, numbering, notes
 
 
 def _family(folder, settings):
@@ -177,11 +168,25 @@ def _added(folder, settings):
     return found
 
 
-# NLLB-200.
+# The pieces and the languages of each family.
 
 
-def _model(folder):
-    return read_bytes(Path(folder, MODEL), LONGEST_TEXT)
+def _of_m2m100(folder, size, pad, eos):
+    """The bytes of a SentencePiece model, {piece: id} of vocab.json, and the path of the model."""
+    for name in (TABLE, MODEL):
+        if not Path(folder, name).exists():
+            raise ValueError(f"{folder} must have {name}, got none")
+    path = Path(folder, MODEL)
+    return read_bytes(path, LONGEST_TEXT), read_table(Path(folder, TABLE), size, pad, eos), path
+
+
+def _languages_of_m2m100(settings, path, count):
+    """{code: id} of the languages, which follow the `count` pieces."""
+    kind = settings.get("language_codes", "m2m100")
+    if kind not in tuple(LANGUAGES):
+        rule = f"language_codes must be one of {list(LANGUAGES)}"
+        raise ValueError(f"{path.with_name(SETTINGS)}: {rule}, got {kind!r:.99}")
+    return {f"__{language}__": n for n, language in enumerate(LANGUAGES[kind], count)}
 
 
 def _of_nllb(folder):
@@ -189,7 +194,7 @@ def _of_nllb(folder):
     path = Path(folder, MODEL)
     if not path.exists():
         return _from_whole(folder)
-    content = _model(folder)
+    content = read_bytes(path, LONGEST_TEXT)
     pieces = [piece.piece for piece in parsed(content, path).pieces]
     # Fairseq's four special ids are before those of the model, which has three.
     ids = {piece: n for n, piece in enumerate(pieces[3:], len(FIRST))}

@@ -1,0 +1,32 @@
+"""The stored folders, written anew by the original and asked again: its version may be another.
+
+The environment: `TFFORMER_MARIAN_PYTHON`, or one that is made here of the package registry.
+"""
+
+import sys
+
+import m2m100
+import originals
+import pytest
+from paths import SUPPORT
+from test_marian_original import PACKAGES
+
+import tfformer
+from training import import_hf
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_original_of_today_says_what_the_run_says(tmp_path, monkeypatch):
+    python = originals.python_of("MARIAN", sys.executable, PACKAGES, tmp_path / "environment")
+    originals.written_by(python, SUPPORT / "m2m100_original.py", tmp_path / "m2m100")
+    monkeypatch.setattr(m2m100, "DATA", tmp_path)
+    for name in m2m100.FOLDERS:
+        assert import_hf.main(m2m100.arguments(name, tmp_path / name)) == 0
+        translator, answers = tfformer.load_translator(tmp_path / name), m2m100.answers(name)
+        texts = [text for text in answers["sources"][:-2] if text]
+        pair = m2m100.PAIRS[name][0]
+        both = zip(answers["sources"][:-2], answers[pair]["greedy"], strict=False)
+        expected = [best for text, best in both if text]
+        found = translator.translate(texts, greedy=True, **m2m100.languages(name, pair))
+        assert [text.strip() for text in found] == expected
