@@ -59,7 +59,8 @@ MANY = {**LABELLED, "problem_type": "multi_label_classification"}
 # Each is (the class, the kind of tokenizer and its options, options of the configuration).
 FOLDERS = {
     "bert-classifier": ("BertForSequenceClassification", ("words", {}), {**BERT, **LABELLED}),
-    "bert-masked": ("BertForMaskedLM", ("words", {"do_lower_case": False}), BERT),
+    "bert-masked": ("BertForMaskedLM", ("words", {"do_lower_case": False}),
+                    {**BERT, "max_position_embeddings": 256}),
     "bert-tagger": ("BertForTokenClassification",
                     ("words", {"do_lower_case": True, "strip_accents": False}),
                     {**BERT, **TAGGED, "hidden_act": "gelu_new"}),

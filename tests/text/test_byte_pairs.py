@@ -1,13 +1,15 @@
 """Byte-level BPE in a graph gives the ids that KerasHub's tokenizer gives, and the texts."""
 
 import random
+import unicodedata
 
 import hub
 import pytest
 import tensorflow as tf
+from hard_lines import hard_lines
 
 from tfformer import SpecialIds, Tokenizer
-from tfformer.text.byte_pairs import BytePairs, byte_names
+from tfformer.text.byte_pairs import CUT, BytePairs, byte_names
 
 SPECIAL = SpecialIds(pad=1, unk=None, bos=0, eos=2)
 PARTS = [
@@ -95,3 +97,52 @@ def test_it_is_served_from_what_is_tracked(side, tmp_path):
     asked = [text.encode() for text in hub.TEXTS[:7]] + [b"\xff\xfea", b""]
     expected = [*asked[:7], "\ufffd\ufffda".encode(), b""]
     assert served(tf.constant(asked))["text"].numpy().tolist() == expected
+
+
+def words_of(text):
+    """The words of GPT-2's expression, by a scanner in Python, one alternative after the other."""
+    found, at = [], 0
+    while at < len(text):
+        end = _word_end(text, at)
+        found.append(text[at:end])
+        at = end
+    return found
+
+
+def _word_end(text, at):
+    for ending in ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d"):
+        if text.startswith(ending, at):
+            return at + len(ending)
+    begin = at + (text[at] == " ")
+    for kind in "LNO":
+        end = begin
+        while end < len(text) and _kind(text[end]) == kind:
+            end += 1
+        if end > begin:
+            return end
+    end = at
+    while end < len(text) and _kind(text[end]) == "S":
+        end += 1
+    return end if end == len(text) or end == at + 1 else end - 1
+
+
+def _kind(character):
+    if character in "\t\n\x0b\x0c\r\x85" or unicodedata.category(character)[0] == "Z":
+        return "S"
+    category = unicodedata.category(character)[0]
+    return category if category in "LN" else "O"
+
+
+def test_words_are_those_of_the_expression_with_its_look_ahead():
+    table = {name: n for n, name in enumerate([*byte_names(), "<s>", "<pad>", "</s>", "<unk>"])}
+    side = BytePairs(table, [], (257, 259, 256, 258), None, [], words=True)
+    prefixed = BytePairs(table, [], (257, 259, 256, 258), None, [], words=True, prefix_space=True)
+    lines = [*hard_lines(2000), "a  b", "a \n\n b ", "\n\nb", "x 's", "x  's  "]
+    for line, split in zip(lines, side._split(tf.constant(lines)).numpy(), strict=True):
+        found = [part.decode() for part in split.split(CUT) if part]
+        assert found == words_of(line), repr(line)
+    for line, split in zip(lines, prefixed._split(tf.constant(lines)).numpy(), strict=True):
+        begins = line if line.startswith(" ") or not line else f" {line}"
+        assert [part.decode() for part in split.split(CUT) if part] == words_of(begins)
+    again = BytePairs.from_content(prefixed.content)
+    assert again.is_same(prefixed) and again.prefix_space and again.words

@@ -74,7 +74,9 @@ class MaskedLanguageModel(TextEncoder):
         ids = self._ids_of(inputs)
         x = self.token_states(ids, training) if rows is None else self.states(ids, training, rows)
         x = x if asked is None else ops.take(x, asked, axis=0)
-        return self.tied_logits(x if self.transform is None else self.transform(x, training))
+        return self.tied_logits(
+            x if self.transform is None else self.transform(x, training=training)
+        )
 
     def embed(self, inputs, training=None):
         """The vectors of texts, each the mean over its tokens: ids [B, S] -> [B, D].

@@ -147,6 +147,11 @@ def extend(side, texts, count):
     if isinstance(side, PieceTable):
         pieces = side.pieces[len(SPECIAL) :]
         return PieceTable([*pieces, *_frequent_words(texts, side.pieces)[:count]])
+    if not isinstance(side, SentencePieceModel):
+        raise ValueError(
+            "side must be a SentencePiece model or a table, which can be extended, got "
+            f"{type(side).__name__}"
+        )
     return _extend_model(side, texts, count)
 
 

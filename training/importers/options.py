@@ -63,7 +63,7 @@ def require_flags(found, path, flags):
 
 def activation_of(name, path, option="activation_function"):
     """Our name of an activation. Raises a ValueError if there is none."""
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(f"{path}: {option} must be one of {list(ACTIVATIONS)}, got {name!r}")
     return ACTIVATIONS[name]
 

@@ -259,6 +259,8 @@ class _Half:
         layers = f"num_{self.half}_layers"
         number = getattr(self.config, layers if self.has_two else "num_layers")
         found["num_layers" if self.alone else layers] = number
+        if self.alone and getattr(self.config, "add_bos", False):
+            found["add_bos"] = True  # the positions count from bos
         return {name: value for name, value in found.items() if name not in WITHOUT_WEIGHTS}
 
     def weights(self, config, with_cross_attention):

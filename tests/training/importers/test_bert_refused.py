@@ -1,0 +1,194 @@
+"""What cannot be imported of BERT and its relatives is refused in one line that names it."""
+
+import json
+
+import bert
+import numpy as np
+import pytest
+from marian import changed, write_safetensors
+
+from training import import_hf
+from training.importers.safetensors import read_safetensors
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """Imports a folder, which must fail; what is said."""
+
+    def run(folder):
+        assert import_hf.main([str(folder), str(tmp_path / "run")]) == 1
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith("python -m training.import_hf: error: ")
+        assert not [path for path in tmp_path.iterdir() if "run" in path.name]
+        return said
+
+    return run
+
+
+OPTIONS = {
+    "model_type": "electra",
+    "position_embedding_type": "relative_key",
+    "is_decoder": True,
+    "add_cross_attention": True,
+    "hidden_act": ["gelu"],
+    "hidden_size": 17,
+    "num_attention_heads": 0,
+    "num_hidden_layers": 10**9,
+    "intermediate_size": "22",
+    "max_position_embeddings": 10**10,
+    "vocab_size": 10**10,
+    "type_vocab_size": 3,
+    "hidden_dropout_prob": "x",
+    "layer_norm_eps": -1,
+    "tie_word_embeddings": 1,
+    "architectures": ["BertForMultipleChoice"],
+    "problem_type": "regression",
+    "id2label": {"0": "a", "2": "b"},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_that_is_not_there_is_named(name, tmp_path, refused):
+    folder = bert.copied("bert-classifier", tmp_path / "folder")
+    changed(folder / "config.json", **{name: OPTIONS[name]})
+    named = {
+        "num_hidden_layers": "encoder.layer.2.",
+        "hidden_size": "word_embeddings",
+        "vocab_size": "word_embeddings",
+        "max_position_embeddings": "position_embeddings",
+        "type_vocab_size": "token_type_embeddings",
+        "hidden_dropout_prob": "dropout",
+        "layer_norm_eps": "epsilon",
+    }
+    assert named.get(name, name) in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "labels", [{"0": "one"}, {"0": "a", "1": "a"}, {"0": "a", "1": "b\tc"}, {"0": "a", "1": 5}, [1]]
+)
+def test_labels_that_make_no_table_are_named(labels, tmp_path, refused):
+    folder = bert.copied("bert-classifier", tmp_path / "folder")
+    count = max(len(labels), 1)
+    changed(folder / "config.json", id2label=labels)
+    arrays = read_safetensors(folder / "model.safetensors")
+    arrays = {**arrays, "classifier.weight": arrays["classifier.weight"][:count],
+              "classifier.bias": arrays["classifier.bias"][:count]}  # fmt: skip
+    write_safetensors(folder / "model.safetensors", arrays)
+    said = refused(folder)
+    assert "id2label" in said or "piece 2" in said
+
+
+FILES = [
+    ("bert-classifier", "config.json"), ("bert-classifier", "vocab.txt"),
+    ("bert-classifier", "model.safetensors"), ("bert-classifier", "tokenizer_config.json"),
+    ("bert-masked", "tokenizer.json"), ("roberta-classifier", "vocab.json"),
+    ("roberta-classifier", "merges.txt"), ("xlm-roberta-masked", "sentencepiece.bpe.model"),
+    ("distilbert-masked", "pytorch_model.bin"), ("sentences", "modules.json"),
+    ("sentences", "1_Pooling/config.json"), ("sentences", "sentence_bert_config.json"),
+]  # fmt: skip
+# Those that a folder may lack: other files, or the defaults, stand in for them.
+OPTIONAL = ("tokenizer_config.json", "modules.json", "sentence_bert_config.json")
+
+
+@pytest.mark.parametrize(("name", "file"), FILES)
+def test_a_file_that_is_missing_or_damaged_is_named(name, file, tmp_path, refused):
+    folder = bert.copied(name, tmp_path / "folder")
+    content = (folder / file).read_bytes()
+    damages = [b"\xff" * 99]
+    if file != "merges.txt":  # half of the merges are merges
+        damages.append(content[: len(content) // 2])
+    for damaged in damages:
+        (folder / file).write_bytes(damaged)
+        assert file in refused(folder) or "the vocabulary of" in refused(folder)
+    if file not in OPTIONAL:
+        (folder / file).unlink()
+        assert file in refused(folder)
+
+
+TABLES = {
+    "vocab.txt must have each piece once": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\na\n",
+    "must have '[SEP]'": "[PAD]\n[UNK]\n[CLS]\n[MASK]\na\n",
+    "must have each id once": "\n".join(f"p{n}" for n in range(999)),
+}
+
+
+@pytest.mark.parametrize("said", TABLES)
+def test_a_vocabulary_that_does_not_fit_is_named(said, tmp_path, refused):
+    folder = bert.copied("bert-classifier", tmp_path / "folder")
+    (folder / "vocab.txt").write_text(TABLES[said])
+    assert said in refused(folder)
+
+
+SETTINGS = {
+    "do_lower_case": "yes",
+    "strip_accents": 1,
+    "tokenize_chinese_chars": None,
+    "cls_token": 5,
+    "added_tokens_decoder": {"7": {"content": "<new>"}},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_of_the_tokenizer_is_named(name, tmp_path, refused):
+    folder = bert.copied("bert-classifier", tmp_path / "folder")
+    changed(folder / "tokenizer_config.json", **{name: SETTINGS[name]})
+    assert ("<new>" if name == "added_tokens_decoder" else name) in refused(folder)
+
+
+WHOLE = [
+    ("bert-masked", "model", {"type": "BPE"}, "model type must be WordPiece"),
+    ("bert-masked", "model", 5, "model must be an object"),
+    ("bert-masked", "normalizer", {"type": "NFC"}, "normalizer must be BertNormalizer"),
+    ("bert-masked", "added_tokens", [{"content": "<x>"}], "<x>"),
+    ("roberta-masked", "model", {"type": "BPE", "merges": 1}, "merges must be a list"),
+    ("roberta-masked", "model", {"type": "BPE", "merges": [5]}, "must be pairs of pieces"),
+    ("xlm-roberta-span", "model", {"type": "Unigram", "vocab": [["a"]]}, "vocab must be pairs"),
+    ("xlm-roberta-span", "model", {"type": "Unigram", "vocab": [["a", 0.5]]}, "must begin with"),
+    ("xlm-roberta-span", "normalizer",
+     {"type": "Precompiled", "precompiled_charsmap": "?"}, "must be in base64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "option", "value", "said"), WHOLE)
+def test_an_option_of_tokenizer_json_is_named(name, option, value, said, tmp_path, refused):
+    folder = bert.copied(name, tmp_path / "folder")
+    changed(folder / "tokenizer.json", **{option: value})
+    assert said in refused(folder)
+
+
+MODULES = [
+    ("modules.json", [], "must be a list of modules"),
+    ("modules.json", [{"type": "a.Transformer"}], "must be a list of modules"),
+    ("modules.json", [{"type": "a.Transformer", "path": ""}, {"type": "b.Dense", "path": "1"}],
+     "must have modules of"),
+    ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "must have one of"),
+    ("1_Pooling/config.json", {}, "must have one of"),
+    ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}, "must have one of"),
+    ("sentence_bert_config.json", {"max_seq_length": "128"}, "max_seq_length"),
+    ("sentence_bert_config.json", {"max_seq_length": 1}, "max_seq_length"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "content", "said"), MODULES)
+def test_a_module_that_is_not_there_is_named(file, content, said, tmp_path, refused):
+    folder = bert.copied("sentences", tmp_path / "folder")
+    (folder / file).write_text(json.dumps(content))
+    assert said in refused(folder)
+
+
+def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(tmp_path, refused):
+    folder = bert.copied("bert-classifier", tmp_path / "folder")
+    arrays = read_safetensors(folder / "model.safetensors")
+    name = "bert.encoder.layer.1.output.dense.weight"
+    for wrong, said in (
+        ({**arrays, "other": np.zeros(3, "float32")}, "has a weight other"),
+        (
+            {key: array for key, array in arrays.items() if key != name},
+            f"must have a weight {name}",
+        ),
+        ({**arrays, name: arrays[name][:, :-1].copy()}, f"{name} must be of shape"),
+        ({**arrays, name: arrays[name] * np.float32("nan")}, f"{name} must be finite"),
+        ({**arrays, "bert.pooler.dense.bias": np.zeros(3, "float32")}, "pooler.dense.bias must be"),
+    ):
+        write_safetensors(folder / "model.safetensors", wrong)
+        assert said in refused(folder)

@@ -1,0 +1,76 @@
+"""Trainings that begin with an imported BERT: by one command, and what they end in is exported."""
+
+import random
+
+import bert
+import pytest
+
+from export import saved_model
+from tfformer import run
+from training import import_hf, train
+from training.report.history import read_history
+
+WORDS = "the red house is by old tree small and quiet See Baum Straße".split()
+SIGNS = {"water": "lake", "air": "bird"}
+FAST = ["--learning-rate-scale", "0.2", "--warmup-steps", "9", "--batch-tokens", "4000"]
+
+
+@pytest.fixture
+def imported(tmp_path):
+    def run(name):
+        assert import_hf.main([str(bert.folder(name)), str(tmp_path / name)]) == 0
+        return tmp_path / name
+
+    return run
+
+
+def write_texts(path, sizes, count=96):
+    """Labelled texts: a word in eight tells the label."""
+    rng = random.Random(3)
+    with path.open("w") as file:
+        for n in range(count):
+            label = list(SIGNS)[n % 2]
+            words = rng.choices(WORDS, k=rng.randint(*sizes))
+            words[::8] = [SIGNS[label]] * len(words[::8])
+            file.write(f"{' '.join(words)}\t{label}\n")
+    return path
+
+
+def losses(directory):
+    return [row["loss"] for row in read_history(directory)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pieces", ["lstm", "transformer"])
+def test_a_classifier_of_long_texts_in_pieces_by_one_command(pieces, imported, tmp_path):
+    """Pieces of 200 tokens share 50; an LSTM or a Transformer reads their vectors."""
+    begun, texts = imported("bert-masked"), write_texts(tmp_path / "long.tsv", (150, 290))
+    made = tmp_path / "made"
+    command = [
+        "--family", "classifier", "--source", str(texts), "--init-encoder", str(begun),
+        "--pooling", "mean", "--piece-length", "200", "--piece-overlap", "50", "--pieces", pieces,
+        "--epochs", "4", "--run", str(made), *FAST,
+    ]  # fmt: skip
+    assert train.main(command) == 0
+    config = run.read_config(made)["model"]
+    assert config["pieces"] == pieces and config["embedding_norm"] and config["add_bos"]
+    found = losses(made)
+    assert found[-1] < found[0] - 0.05
+    assert saved_model.main([str(made), str(tmp_path / "exported"), "--quick"]) == 0
+
+
+@pytest.mark.slow
+def test_an_imported_classifier_is_fine_tuned(imported, tmp_path):
+    begun = imported("distilbert-classifier")
+    texts = write_texts(tmp_path / "short.tsv", (4, 11))
+    content = texts.read_text().replace("\twater", "\tbad").replace("\tair", "\tgood news, neutral")
+    texts.write_text(content)
+    made = tmp_path / "made"
+    command = [
+        "--family", "classifier", "--multi-label", "--source", str(texts), "--init", str(begun),
+        "--epochs", "3", "--max-tokens", "60", "--run", str(made), *FAST,
+    ]  # fmt: skip
+    assert train.main(command) == 0
+    found = losses(made)
+    assert found[-1] < found[0] - 0.05
+    assert run.load_service(made).answer(["the lake is small"])[0] == "bad"
