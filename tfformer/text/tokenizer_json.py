@@ -6,74 +6,89 @@ Newer folders of Hugging Face have no other file of their tokenizer.
 import base64
 import binascii
 
-UNIGRAM, SPACE = "Unigram", "▁"
-# The patterns by which runs of blanks become one.
+SPACE = "▁"
+# The patterns by which runs of blanks become one space: SentencePiece does so too.
 BLANKS = ({"Regex": " {2,}"}, {"Regex": "\\n"})
 
 
 def sentencepiece_of(content, name="tokenizer.json"):
-    """The bytes of the SentencePiece model that a Unigram `tokenizer.json` was made from.
+    """The bytes of the SentencePiece model that a `tokenizer.json` was made from.
 
-    Its special pieces become control pieces; other added pieces become user-defined ones. (In such
-    a file, a model never falls back to bytes.)
+    Its pieces have the ids of the file. Special pieces become control pieces; other added pieces
+    become user-defined ones. (In such a file, a model never falls back to bytes.)
 
     Args:
         content: the object in the file, a dictionary.
         name: its name in an error.
 
     Raises:
-        ValueError: it is no Unigram model, is damaged, or splits or normalises texts in another way
-            than SentencePiece.
+        ValueError: it is neither a Unigram nor a BPE model over spaces, is damaged, or normalises
+            texts in another way than SentencePiece.
     """
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
     try:
-        model, added = content["model"], content.get("added_tokens") or []
-        if model.get("type") != UNIGRAM:
-            raise ValueError(f"model must be {UNIGRAM}, got {model.get('type')!r}")
-        found = ModelProto()
-        kinds = ModelProto.SentencePiece
+        model, found = content["model"], ModelProto()
+        spec, kinds = found.trainer_spec, ModelProto.SentencePiece
+        if model["type"] == "Unigram":
+            spec.model_type, unk = spec.UNIGRAM, model["unk_id"]
+            scored = [(piece, float(score)) for piece, score in model["vocab"]]
+        elif model["type"] == "BPE":
+            spec.model_type, scored = spec.BPE, _scored_by_merges(model)
+            unk = [piece for piece, _ in scored].index(model.get("unk_token") or "<unk>")
+        else:
+            raise ValueError(f"model must be Unigram or BPE, got {model['type']!r:.99}")
+        added = content.get("added_tokens") or []
         special = {row["content"]: bool(row["special"]) for row in added}
-        ids = {row["content"]: row["id"] for row in added}
-        names = [piece for piece, _ in model["vocab"]]
-        for number, (piece, score) in enumerate(model["vocab"]):
-            kind = kinds.NORMAL
-            if number == model["unk_id"]:
-                kind = kinds.UNKNOWN
-            elif piece in special:
-                kind = kinds.CONTROL if special[piece] else kinds.USER_DEFINED
-            found.pieces.add(piece=piece, score=score, type=kind)
-        more = sorted((ids[piece], piece) for piece in ids if piece not in set(names))
-        if [number for number, _ in more] != list(range(len(names), len(names) + len(more))):
+        more = {row["id"]: row["content"] for row in added if row["id"] >= len(scored)}
+        if sorted(more) != list(range(len(scored), len(scored) + len(more))):
             raise ValueError("added_tokens must follow the ids of the vocabulary")
-        for _, piece in more:
-            kind = kinds.CONTROL if special[piece] else kinds.USER_DEFINED
-            found.pieces.add(piece=piece, score=0.0, type=kind)
-        found.trainer_spec.model_type = found.trainer_spec.UNIGRAM
-        found.trainer_spec.unk_id = model["unk_id"]
+        scored += [(more[number], 0.0) for number in sorted(more)]
+        for number, (piece, score) in enumerate(scored):
+            kind = kinds.UNKNOWN if number == unk else kinds.NORMAL
+            if number != unk and piece in special:
+                kind = kinds.CONTROL if special[piece] else kinds.USER_DEFINED
+            if not piece or not abs(score) < 1e30:
+                raise ValueError(f"piece {number} must have a name and a score, got {piece!r:.99}")
+            found.pieces.add(piece=piece, score=score, type=kind)
         _set_normalizer(found.normalizer_spec, content)
+        spec.unk_id = unk
         return found.SerializeToString()
     except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{name} must be a tokenizer of the tokenizers library: {what}") from error
 
 
+def _scored_by_merges(model):
+    """[(piece, score)] of a BPE model, by id: the earlier the merge that makes a piece, the higher
+    its score."""
+    ids = model["vocab"]
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise ValueError("vocab must have each id once")
+    ranks = {}
+    for number, merge in enumerate(model["merges"]):
+        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        ranks.setdefault(left + right, number)
+    pieces = sorted(ids, key=ids.__getitem__)
+    return [(piece, -float(ranks.get(piece, len(ranks)))) for piece in pieces]
+
+
 def _set_normalizer(spec, content):
     """Sets how texts are normalised and split at spaces."""
-    steps = _steps(content.get("normalizer"), "normalizers")
-    for step in steps:
+    spec.name = "identity"
+    for step in _steps(content.get("normalizer"), "normalizers"):
         if step["type"] == "Replace" and step["pattern"] in BLANKS and step["content"] == " ":
-            continue  # SentencePiece does so too
+            continue
         if step["type"] != "Precompiled":
-            raise ValueError(f"normalizer must be Precompiled, got {step['type']!r}")
+            raise ValueError(f"normalizer must be Precompiled, got {step['type']!r:.99}")
+        spec.name = "precompiled"
         spec.precompiled_charsmap = base64.b64decode(step["precompiled_charsmap"], validate=True)
-    spec.name = "identity" if not steps else "precompiled"
     split = {step["type"]: step for step in _steps(content["pre_tokenizer"], "pretokenizers")}
     space = split.pop("Metaspace", {})
     if set(split) - {"WhitespaceSplit"} or space.get("replacement") != SPACE:
         raise ValueError(f"pre_tokenizer must be a Metaspace, got {sorted(split)}")
     if space.get("prepend_scheme", "always") != "always":
-        raise ValueError(f"prepend_scheme must be 'always', got {space['prepend_scheme']!r}")
+        raise ValueError(f"prepend_scheme must be 'always', got {space['prepend_scheme']!r:.99}")
     spec.add_dummy_prefix = spec.remove_extra_whitespaces = spec.escape_whitespaces = True
 
 

@@ -1,14 +1,13 @@
 """Reads the tokenizers of BERT, DistilBERT, RoBERTa and XLM-R, with our ids."""
 
-import base64
-import binascii
 from pathlib import Path
 from typing import NamedTuple
 
 from tfformer.config import EOS
 from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.byte_pairs import BytePairs
-from tfformer.text.renumbering import parsed, renumbered
+from tfformer.text.renumbering import piece_kinds, renumbered
+from tfformer.text.tokenizer_json import sentencepiece_of
 from tfformer.text.vocabularies import FILLING, MASK, SPECIAL
 from tfformer.text.word_pieces import LONGEST_WORD, MASKED, WordPieces
 
@@ -264,12 +263,12 @@ def _sentence_pieces(files, size):
         raise ValueError(f"the special tokens of {files.folder} must be {ANGLES}, got {names}")
     if path.exists():
         content = read_bytes(path, LONGEST_TEXT)
-        pieces = [piece.piece for piece in parsed(content, path).pieces]
+        pieces = [piece for piece, _ in piece_kinds(content, path)]
         # Its pieces <unk>, <s> and </s> become the four of fairseq; a mask follows the last one.
         table = [*FAIRSEQ, *pieces[3:], MASK]
     else:
         path = files.folder / TOKENIZER
-        table, content = _unigram(files, path)
+        table, content = _from_whole(files, path)
     if len(table) > size:
         raise ValueError(f"{path} must have at most {size:,} pieces, got {len(table):,}")
     if tuple(table[:4]) != FAIRSEQ or table.count(MASK) != 1:
@@ -279,47 +278,12 @@ def _sentence_pieces(files, size):
     return Text(side, [1, 3, 0, 2, *range(4, size)])
 
 
-def _unigram(files, path):
-    """The pieces of a Unigram model in tokenizer.json, and the same as a SentencePiece model."""
+def _from_whole(files, path):
+    """The pieces of the model in tokenizer.json, and the same as a SentencePiece model."""
     if not files.whole:
         raise ValueError(
             f"{files.folder} must have sentencepiece.bpe.model or {TOKENIZER}, got none"
         )
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
-
     files.require_model("Unigram")
-    rows = files.model.get("vocab")
-    if not isinstance(rows, list) or not all(_is_scored(row) for row in rows):
-        raise ValueError(f"{path}: vocab must be pairs of a piece and its score")
-    model = ModelProto()
-    for piece, score in rows:
-        kind = ModelProto.SentencePiece.CONTROL if piece in ANGLES else None
-        kind = ModelProto.SentencePiece.UNKNOWN if piece == "<unk>" else kind
-        more = {} if kind is None else {"type": kind}
-        model.pieces.add(piece=piece, score=score, **more)
-    model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
-    charsmap = _charsmap(files.whole.get("normalizer"))
-    model.normalizer_spec.name = "imported"
-    try:
-        model.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmap, validate=True)
-    except (binascii.Error, ValueError, TypeError) as error:
-        raise ValueError(f"{path}: precompiled_charsmap must be in base64: {error}") from error
-    return [piece for piece, _ in rows], model.SerializeToString()
-
-
-def _charsmap(normalizer):
-    """The rules of a Precompiled normalizer, alone or in a sequence; "" if there are none."""
-    if not isinstance(normalizer, dict):
-        return ""
-    inside = normalizer.get("normalizers")
-    for one in inside if isinstance(inside, list) else [normalizer]:
-        if isinstance(one, dict) and one.get("type") == "Precompiled":
-            return one.get("precompiled_charsmap") or ""
-    return ""
-
-
-def _is_scored(row):
-    return (
-        isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) and row[0]
-        and isinstance(row[1], int | float) and abs(row[1]) < 1e30
-    )  # fmt: skip
+    content = sentencepiece_of(files.whole, path)
+    return [piece for piece, _ in piece_kinds(content, path)], content

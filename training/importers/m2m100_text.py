@@ -1,15 +1,15 @@
 """Reads the tokenizer of M2M100, NLLB-200 and SMALL-100: a SentencePiece model and the codes of its
 languages."""
 
-import base64
 import functools
 import re
 from pathlib import Path
 
 from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.language_codes import language_of
-from tfformer.text.renumbering import parsed, regular_pieces, renumbered
+from tfformer.text.renumbering import piece_kinds, regular_pieces, renumbered
 from tfformer.text.tokenizer import Tokenizer
+from tfformer.text.tokenizer_json import sentencepiece_of
 
 from .id_mapping import EOS, UNK, known_pieces, numbered, read_table
 from .options import read_json_object
@@ -195,7 +195,7 @@ def _of_nllb(folder):
     if not path.exists():
         return _from_whole(folder)
     content = read_bytes(path, LONGEST_TEXT)
-    pieces = [piece.piece for piece in parsed(content, path).pieces]
+    pieces = [piece for piece, _ in piece_kinds(content, path)]
     # Fairseq's four special ids are before those of the model, which has three.
     ids = {piece: n for n, piece in enumerate(pieces[3:], len(FIRST))}
     return content, {**ids, **{piece: n for n, piece in enumerate(FIRST)}}, path
@@ -221,35 +221,9 @@ def _languages_of_nllb(folder, settings, table):
 
 
 def _from_whole(folder):
-    """As `_of_nllb`, from tokenizer.json alone: its merges become the scores of a SentencePiece
-    model."""
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
-
+    """As `_of_nllb`, from tokenizer.json alone."""
     path = Path(folder, WHOLE)
     if not path.exists():
         raise ValueError(f"{folder} must have {MODEL} or {WHOLE}, got none")
-    found = read_json_object(path)
-    try:
-        vocabulary, merges = found["model"]["vocab"], found["model"]["merges"]
-        parts = found["normalizer"].get("normalizers", [found["normalizer"]])
-        [rules] = [one["precompiled_charsmap"] for one in parts if one["type"] == "Precompiled"]
-        pairs = [one.split(" ") if isinstance(one, str) else one for one in merges]
-        ranks = {}
-        for n, (left, right) in enumerate(pairs):
-            ranks.setdefault(left + right, n)
-        rules = base64.b64decode(rules, validate=True)
-        pieces = sorted(vocabulary, key=vocabulary.__getitem__)
-        if not all(type(n) is int for n in vocabulary.values()):
-            raise ValueError("ids must be integers")
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} must be a BPE tokenizer of NLLB-200: {error!r:.199}") from error
-    added = _added(folder, {})
-    model, kinds = ModelProto(), ModelProto.SentencePiece
-    model.trainer_spec.model_type = model.trainer_spec.BPE
-    model.normalizer_spec.precompiled_charsmap = rules
-    for piece, kind in ((UNK, kinds.UNKNOWN), ("<s>", kinds.CONTROL), (EOS, kinds.CONTROL)):
-        model.pieces.add(piece=piece, score=0.0, type=kind)
-    for piece in pieces:
-        if piece not in FIRST and piece not in added:
-            model.pieces.add(piece=piece, score=-float(ranks.get(piece, len(ranks))))
-    return model.SerializeToString(), {**vocabulary, **added}, path
+    content = sentencepiece_of(read_json_object(path), path)
+    return content, {piece: n for n, (piece, _) in enumerate(piece_kinds(content, path))}, path

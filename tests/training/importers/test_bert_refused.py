@@ -5,10 +5,10 @@ import json
 import bert
 import numpy as np
 import pytest
-from marian import changed, write_safetensors
+from marian import changed
+from safetensors.numpy import load_file, save_file
 
 from training import import_hf
-from training.importers.safetensors import read_safetensors
 
 
 @pytest.fixture
@@ -70,10 +70,10 @@ def test_labels_that_make_no_table_are_named(labels, tmp_path, refused):
     folder = bert.copied("bert-classifier", tmp_path / "folder")
     count = max(len(labels), 1)
     changed(folder / "config.json", id2label=labels)
-    arrays = read_safetensors(folder / "model.safetensors")
+    arrays = load_file(folder / "model.safetensors")
     arrays = {**arrays, "classifier.weight": arrays["classifier.weight"][:count],
               "classifier.bias": arrays["classifier.bias"][:count]}  # fmt: skip
-    write_safetensors(folder / "model.safetensors", arrays)
+    save_file(arrays, folder / "model.safetensors")
     said = refused(folder)
     assert "id2label" in said or "piece 2" in said
 
@@ -178,7 +178,7 @@ def test_a_module_that_is_not_there_is_named(file, content, said, tmp_path, refu
 
 def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(tmp_path, refused):
     folder = bert.copied("bert-classifier", tmp_path / "folder")
-    arrays = read_safetensors(folder / "model.safetensors")
+    arrays = load_file(folder / "model.safetensors")
     name = "bert.encoder.layer.1.output.dense.weight"
     for wrong, said in (
         ({**arrays, "other": np.zeros(3, "float32")}, "has a weight other"),
@@ -190,5 +190,5 @@ def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(tmp_p
         ({**arrays, name: arrays[name] * np.float32("nan")}, f"{name} must be finite"),
         ({**arrays, "bert.pooler.dense.bias": np.zeros(3, "float32")}, "pooler.dense.bias must be"),
     ):
-        write_safetensors(folder / "model.safetensors", wrong)
+        save_file(wrong, folder / "model.safetensors")
         assert said in refused(folder)
