@@ -31,7 +31,10 @@ ONLY_PARSED = {
     "export.saved_model": "takes a minute; tests/export/test_quick.py and others",
 }
 # {the beginning of a command: why it is not run}
-NOT_RUN = {"tfformer import-marian Helsinki-NLP/": "a download"}
+NOT_RUN = {
+    "tfformer import-marian Helsinki-NLP/": "a download",
+    "tfformer import sentence-transformers/": "a download",
+}
 # {a package: why a program that imports it may be compiled alone, where it is not installed}
 ELSEWHERE = {"apache_beam": "has an environment of its own; tests/export/test_translate_files.py"}
 # {a page: why its functions run eagerly}

@@ -120,6 +120,8 @@ class EmbedderConfig(TextEncoderOptions):
     pooling: str = option("mean", "how the vector of a text is made", choices=POOLINGS)
     normalize: bool = option(False, "the vector of a text is divided by its length")
 
+    IS_TRAINED = False
+
     @property
     def added(self) -> int:
         return int(self.add_bos or self.pooling == "bos")

@@ -112,8 +112,8 @@ class StackOptions:
         None, "width of an attention head; default d_model / num_heads", minimum=1
     )
 
-    # Whether the model has attention heads.
-    HAS_HEADS = True
+    # Whether the model has attention heads, and whether it can be trained here.
+    HAS_HEADS, IS_TRAINED = True, True
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

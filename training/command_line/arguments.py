@@ -247,6 +247,8 @@ def model_options():
     found = {}
     for kind in vars(config).values():
         if isinstance(kind, type) and issubclass(kind, config.StackOptions):
+            if not kind.IS_TRAINED:
+                continue
             for name, *rest in fields_of(kind):
                 found.setdefault(name, (name, *rest))
     return list(found.values())
