@@ -142,10 +142,11 @@ WHOLE = [
     ("bert-masked", "added_tokens", [{"content": "<x>"}], "<x>"),
     ("roberta-masked", "model", {"type": "BPE", "merges": 1}, "merges must be a list"),
     ("roberta-masked", "model", {"type": "BPE", "merges": [5]}, "must be pairs of pieces"),
-    ("xlm-roberta-span", "model", {"type": "Unigram", "vocab": [["a"]]}, "vocab must be pairs"),
-    ("xlm-roberta-span", "model", {"type": "Unigram", "vocab": [["a", 0.5]]}, "must begin with"),
+    ("xlm-roberta-span", "model", {"type": "Unigram", "vocab": [["a"]], "unk_id": 3}, "not enough"),
+    ("xlm-roberta-span", "model", {"type": "Unigram", "vocab": [["a", 0.5]], "unk_id": 0},
+     "added_tokens must follow"),
     ("xlm-roberta-span", "normalizer",
-     {"type": "Precompiled", "precompiled_charsmap": "?"}, "must be in base64"),
+     {"type": "Precompiled", "precompiled_charsmap": "?"}, "Only base64 data"),
 ]  # fmt: skip
 
 
@@ -181,7 +182,7 @@ def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(tmp_p
     arrays = load_file(folder / "model.safetensors")
     name = "bert.encoder.layer.1.output.dense.weight"
     for wrong, said in (
-        ({**arrays, "other": np.zeros(3, "float32")}, "has a weight other"),
+        ({**arrays, "other": np.zeros(3, "float32")}, "has no weight other"),
         (
             {key: array for key, array in arrays.items() if key != name},
             f"must have a weight {name}",

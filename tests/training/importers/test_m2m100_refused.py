@@ -125,7 +125,6 @@ def test_tokenizer_json_with_other_values_is_named(folder, refused):
     whole = json.loads((at / "tokenizer.json").read_text())
     vocabulary, charsmap = whole["model"]["vocab"], whole["normalizer"]["normalizers"][0]
     for part in (
-        {"normalizer": None},
         {"normalizer": {"type": "Lowercase"}},
         {"normalizer": {**charsmap, "precompiled_charsmap": "*"}},
         {"model": {"vocab": vocabulary, "merges": [["a"]]}},
