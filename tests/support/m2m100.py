@@ -1,4 +1,4 @@
-"""The stored folders of M2M100, NLLB-200 and SMALL-100, and what the originals say of them."""
+"""The stored folders of M2M100, NLLB-200, SMALL-100 and mBART-50, and what they said."""
 
 import json
 import shutil
@@ -10,9 +10,10 @@ from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.vocabularies import FILLING
 
 # The folders, and the target language that an import needs if the folder names none.
-FOLDERS = {"m2m": "de", "nllb": None, "whole": "deu_Latn", "small100": None}
+FOLDERS = {"m2m": "de", "nllb": None, "whole": "deu_Latn", "small100": None, "mbart": "de_DE"}
 PAIRS = {name: ("en-de", "fr-en") for name in ("m2m", "small100")}
 PAIRS |= {name: ("eng_Latn-deu_Latn", "fra_Latn-eng_Latn") for name in ("nllb", "whole")}
+PAIRS["mbart"] = ("en_XX-de_DE", "fr_XX-en_XX")
 SPECIAL = {"<pad>": PAD, "<unk>": UNK, "</s>": EOS}
 
 

@@ -22,10 +22,14 @@ import numpy as np
 import sentencepiece
 import torch
 from transformers import (
+    AutoModelForSeq2SeqLM,
     GenerationConfig,
     M2M100Config,
     M2M100ForConditionalGeneration,
     M2M100Tokenizer,
+    MBart50Tokenizer,
+    MBartConfig,
+    MBartForConditionalGeneration,
     NllbTokenizer,
 )
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
@@ -36,7 +40,10 @@ WORDS = {
     "de": ("das", "rote alte kleine helle", "Haus See Baum Straße", "sieht findet malt"),
     "fr": ("le", "rouge vieux petit clair", "château lac arbre chemin", "voit trouve peint"),
 }
-NLLB = {"en": "eng_Latn", "de": "deu_Latn", "fr": "fra_Latn"}
+NAMES = {
+    "nllb": {"en": "eng_Latn", "de": "deu_Latn", "fr": "fra_Latn"},
+    "mbart": {"en": "en_XX", "de": "de_DE", "fr": "fr_XX"},
+}
 # The codes of NLLB's small folders, in the order of their ids.
 CODES = ["ace_Latn", "deu_Latn", "eng_Latn", "fra_Latn", "zul_Latn"]
 STEPS, RATE = 300, 0.01
@@ -78,6 +85,10 @@ FOLDERS = {
         config=dict(encoder_layers=1, decoder_layers=1, scale_embedding=False),
         generation=dict(num_beams=2, no_repeat_ngram_size=2, max_length=37), kind="nllb",
         whole=True, file="bfloat16",
+    ),
+    "mbart": dict(
+        config=dict(encoder_layers=2, decoder_layers=1, activation_function="gelu"),
+        generation=dict(num_beams=3, max_length=39), kind="mbart",
     ),
     "small100": dict(
         config=dict(encoder_layers=2, decoder_layers=1, activation_function="gelu"),
@@ -121,13 +132,14 @@ class Small100Tokenizer(M2M100Tokenizer):
 
 
 def load(folder):
-    model = M2M100ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
     return model, tokenizer_of(folder)
 
 
 def tokenizer_of(folder):
     named = json.loads((folder / "tokenizer_config.json").read_text())["tokenizer_class"]
     classes = {"NllbTokenizer": NllbTokenizer, "SMALL100Tokenizer": Small100Tokenizer}
+    classes["MBart50Tokenizer"] = MBart50Tokenizer
     return classes.get(named, M2M100Tokenizer).from_pretrained(folder)
 
 
@@ -141,7 +153,7 @@ def first_of(tokenizer, target):
     if isinstance(tokenizer, Small100Tokenizer):
         return None
     return tokenizer.convert_tokens_to_ids(
-        target if isinstance(tokenizer, NllbTokenizer) else f"__{target}__"
+        f"__{target}__" if isinstance(tokenizer, M2M100Tokenizer) else target
     )
 
 
@@ -194,8 +206,8 @@ def write(folder, seed, config, generation, kind="m2m", whole=False, file="", dr
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     size = write_vocabulary(folder, kind, whole, drop, more)
-    model = made(seed, size, config)
-    names = NLLB if kind == "nllb" else {language: language for language in WORDS}
+    model = made(seed, size, config, kind)
+    names = NAMES.get(kind) or {language: language for language in WORDS}
     tokenizer = tokenizer_of(folder)
     if forced := generation.get("forced_bos_token_id"):
         generation = {**generation, "forced_bos_token_id": first_of(tokenizer, names[forced])}
@@ -235,7 +247,8 @@ def write_vocabulary(folder, kind, whole, drop, more):
     texts = [text for language in WORDS for text in sentences(language)]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*texts, "ABC xyz'", *map(str, range(10)), "☂ ☃"]),
-        model_prefix=str(folder / "s"), vocab_size=140, model_type="bpe", character_coverage=0.999,
+        model_prefix=str(folder / "s"), vocab_size=140 if kind != "mbart" else 74,
+        model_type="bpe" if kind != "mbart" else "unigram", character_coverage=0.999,
         normalization_rule_tsv=str(rules), num_threads=1, minloglevel=2,
     )  # fmt: skip
     rules.unlink()
@@ -244,7 +257,10 @@ def write_vocabulary(folder, kind, whole, drop, more):
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     pieces = [model.id_to_piece(n) for n in range(3, model.vocab_size())]
     first = ["<s>", "<pad>", "</s>", "<unk>"]
-    if kind == "nllb":
+    if kind == "mbart":
+        options = {"tokenizer_class": "MBart50Tokenizer", "src_lang": "en_XX"}
+        size = len(first) + len(pieces) + 52 + 1
+    elif kind == "nllb":
         ids = {piece: n for n, piece in enumerate([*first, *pieces])}
         options = {"tokenizer_class": "NllbTokenizer"}
         write_whole(folder, path, ids)
@@ -286,7 +302,7 @@ def write_whole(folder, path, ids):
     (folder / "tokenizer.json").write_text(json.dumps(whole, ensure_ascii=False))
 
 
-def made(seed, size, config):
+def made(seed, size, config, kind):
     torch.manual_seed(seed)
     options = dict(
         vocab_size=size, d_model=24, encoder_attention_heads=2, decoder_attention_heads=2,
@@ -294,6 +310,8 @@ def made(seed, size, config):
         max_position_embeddings=64, init_std=0.2, encoder_layerdrop=0.0, decoder_layerdrop=0.0,
         **IDS,
     )  # fmt: skip
+    if kind == "mbart":
+        return MBartForConditionalGeneration(MBartConfig(**{**options, **config}))
     return M2M100ForConditionalGeneration(M2M100Config(**{**options, **config}))
 
 

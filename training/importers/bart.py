@@ -55,7 +55,7 @@ def read(folder):
     """
     folder = Path(folder)
     require_files(folder, NEEDED)
-    options = _read_options(folder / "config.json")
+    options = read_options(folder / "config.json")
     generation = read_generation(folder, options)
     require_same_ids(generation, options)
     family, forced = options["model_type"], generation.get(FORCED)
@@ -77,20 +77,21 @@ def read(folder):
     known = weights, options, (numbering, numbering), impossible, order
     tied, found = read_stacks(*known, **names)
     if family == BART:
-        found |= _positions(weights, options)
+        found |= positions(weights, options)
     else:
         require_sinusoids(weights, options)
     weights.require_all_taken()
-    config = _configuration(options, tokenizer, tied)
+    norm = "post" if family == BART else "pre"
+    config = configuration(options, tokenizer, tied, norm)
     system = {BART: "BART", PEGASUS: "Pegasus"}[family]
     origin = {"system": f"{system} of Hugging Face", "file": weights.path.name}
     return Imported(config, found, tokenizer, search, origin)
 
 
-def _read_options(path):
+def read_options(path):
     """Reads the options of a `config.json`, and adds the defaults of those that we use."""
     found = read_json_object(path)
-    is_bart = found["model_type"] == BART
+    is_bart = found["model_type"] != PEGASUS  # or mBART
     start = "eos_token_id" if is_bart else "pad_token_id"
     found.setdefault("decoder_start_token_id", found.get(start))
     require_whole(found, path, (*SIZES, *(["bos_token_id"] if is_bart else [])))
@@ -114,8 +115,8 @@ def _read_options(path):
     return {**found, **shared}
 
 
-def _positions(weights, options):
-    """{our name: array} of BART's position tables, [P, D] each."""
+def positions(weights, options):
+    """{our name: array} of the position tables of BART and mBART, [P, D] each."""
     length, width = options["max_position_embeddings"], options["d_model"]
     found = {}
     for stack, side in (("encoder", "source"), ("decoder", "target")):
@@ -124,15 +125,12 @@ def _positions(weights, options):
     return found
 
 
-def _configuration(options, tokenizer, tied):
+def configuration(options, tokenizer, tied, norm):
     """Converts the options to a `TransformerConfig`."""
-    own = {"norm": "pre"}
-    if options["model_type"] == BART:
-        own = {
-            "embedding_norm": True,
-            "positions": "learned",
-            "max_positions": options["max_position_embeddings"],
-        }
+    own = {}
+    if options["model_type"] != PEGASUS:
+        longest = options["max_position_embeddings"]
+        own = {"embedding_norm": True, "positions": "learned", "max_positions": longest}
     return TransformerConfig(
         tokenizer.source_vocabulary_size,
         d_model=options["d_model"], num_heads=options["encoder_attention_heads"],
@@ -142,5 +140,5 @@ def _configuration(options, tokenizer, tied):
         attention_dropout=options.get("attention_dropout", 0.0),
         activation_dropout=options.get("activation_dropout", 0.0),
         activation=ACTIVATIONS[options["activation_function"]], epsilon=EPSILON,
-        tie_embeddings=tied, output_bias=True, **own,
+        tie_embeddings=tied, output_bias=True, norm=norm, **own,
     )  # fmt: skip

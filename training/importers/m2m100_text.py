@@ -1,5 +1,5 @@
-"""Reads the tokenizer of M2M100, NLLB-200 and SMALL-100: a SentencePiece model and the codes of its
-languages."""
+"""Reads the tokenizer of M2M100, NLLB-200, SMALL-100 and mBART-50: a SentencePiece model and the
+codes of its languages."""
 
 import functools
 import re
@@ -17,7 +17,8 @@ from .options import read_json_object
 MODEL, TABLE, WHOLE, SETTINGS = (
     "sentencepiece.bpe.model", "vocab.json", "tokenizer.json", "tokenizer_config.json",
 )  # fmt: skip
-# The languages of M2M100 and SMALL-100 in the order of their ids, by `language_codes`.
+# The languages of M2M100 and SMALL-100 in the order of their ids, by `language_codes`; and those of
+# mBART-50.
 LANGUAGES = {
     "m2m100": """
         af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu
@@ -26,22 +27,35 @@ LANGUAGES = {
         ur uz vi wo xh yi yo zh zu
     """.split(),
     "wmt21": "en ha is ja cs ru zh de".split(),
+    "mBART-50": """
+        ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT
+        lv_LV my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL
+        hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN
+        th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI
+    """.split(),
 }
-NLLB_CODE = r"[a-z]{3}_[A-Z][a-z]{3}"
 # The tokenizer classes of Hugging Face, and the family of each.
-M2M100, NLLB, SMALL100 = "M2M100", "NLLB", "SMALL-100"
+M2M100, NLLB, SMALL100, MBART = "M2M100", "NLLB", "SMALL-100", "mBART-50"
 CLASSES = {
     "M2M100Tokenizer": M2M100,
     "SMALL100Tokenizer": SMALL100,
     "NllbTokenizer": NLLB,
     "NllbTokenizerFast": NLLB,
+    "MBart50Tokenizer": MBART,
+    "MBart50TokenizerFast": MBART,
 }
-SOURCES = {M2M100: "en", NLLB: "eng_Latn"}  # the default source languages of these classes
+# How the codes of languages look that follow fairseq's pieces.
+CODES = {NLLB: r"[a-z]{3}_[A-Z][a-z]{3}", MBART: r"[a-z]{2}_[A-Z]{2}"}
+SOURCES = {
+    M2M100: "en",
+    NLLB: "eng_Latn",
+    MBART: "en_XX",
+}  # the default source languages of these classes
 MASK = "<mask>"  # in no text
 FIRST = ("<s>", "<pad>", EOS, UNK)  # the first ids of NLLB-200
 
 
-def read_text(folder, pad, eos, size, forced, asked):
+def read_text(folder, pad, eos, size, forced, asked, unnamed=None):
     """Reads the `Tokenizer` of a folder, the `Numbering` of both sides, and notes for the user.
 
     Args:
@@ -50,13 +64,14 @@ def read_text(folder, pad, eos, size, forced, asked):
         forced: the id of the target language of the folder's generation, or None.
         asked: {"source_language" or "target_language": the default language, or None for that of
             the folder}.
+        unnamed: the family of a folder that names no class of its tokenizer. Default: by its files.
     """
     path = Path(folder, SETTINGS)
     settings = read_json_object(path) if path.exists() else {}
-    family, notes = _family(folder, settings), ()
-    if family == NLLB:
-        content, table, path = _of_nllb(folder)
-        languages = _languages_of_nllb(folder, settings, table)
+    family, notes = _family(folder, settings, unnamed), ()
+    if family in CODES:
+        content, table, path = _of_fairseq(folder)
+        languages = _languages_of_fairseq(folder, settings, table, family)
     else:
         content, table, path = _of_m2m100(folder, size, pad, eos)
         languages = _languages_of_m2m100(settings, path, len(table))
@@ -72,9 +87,11 @@ def read_text(folder, pad, eos, size, forced, asked):
     return tokenizer, numbering, notes
 
 
-def _family(folder, settings):
+def _family(folder, settings, unnamed):
     """The family of a folder's tokenizer."""
     named = settings.get("tokenizer_class")
+    if named is None and unnamed is not None:
+        return unnamed
     if named is None:
         return M2M100 if Path(folder, TABLE).exists() else NLLB
     if named not in tuple(CLASSES):
@@ -183,14 +200,16 @@ def _of_m2m100(folder, size, pad, eos):
 def _languages_of_m2m100(settings, path, count):
     """{code: id} of the languages, which follow the `count` pieces."""
     kind = settings.get("language_codes", "m2m100")
-    if kind not in tuple(LANGUAGES):
-        rule = f"language_codes must be one of {list(LANGUAGES)}"
+    known = [name for name in LANGUAGES if name != MBART]
+    if kind not in known:
+        rule = f"language_codes must be one of {known}"
         raise ValueError(f"{path.with_name(SETTINGS)}: {rule}, got {kind!r:.99}")
     return {f"__{language}__": n for n, language in enumerate(LANGUAGES[kind], count)}
 
 
-def _of_nllb(folder):
-    """The bytes of a SentencePiece model, {piece: id} of NLLB-200, and the path of their file."""
+def _of_fairseq(folder):
+    """The bytes of a SentencePiece model, {piece: id} with fairseq's special ids, and the path of
+    their file."""
     path = Path(folder, MODEL)
     if not path.exists():
         return _from_whole(folder)
@@ -201,18 +220,19 @@ def _of_nllb(folder):
     return content, {**ids, **{piece: n for n, piece in enumerate(FIRST)}}, path
 
 
-def _languages_of_nllb(folder, settings, table):
+def _languages_of_fairseq(folder, settings, table, family):
     """{code: id} of the languages."""
-    found = {
-        piece: n for piece, n in _added(folder, settings).items() if re.fullmatch(NLLB_CODE, piece)
-    }
+    code = CODES[family]
+    found = {piece: n for piece, n in _added(folder, settings).items() if re.fullmatch(code, piece)}
     if found:
         return found
+    if family == MBART:
+        return {code: n for n, code in enumerate(LANGUAGES[MBART], len(table))}
     path = Path(folder, "special_tokens_map.json")
     more = read_json_object(path) if path.exists() else {}
     for options in (settings, more):
         listed = options.get("additional_special_tokens") or []
-        codes = [one for one in listed if isinstance(one, str) and re.fullmatch(NLLB_CODE, one)]
+        codes = [one for one in listed if isinstance(one, str) and re.fullmatch(code, one)]
         if codes:
             return {code: n for n, code in enumerate(codes, len(table))}
     raise ValueError(
@@ -221,7 +241,7 @@ def _languages_of_nllb(folder, settings, table):
 
 
 def _from_whole(folder):
-    """As `_of_nllb`, from tokenizer.json alone."""
+    """As `_of_fairseq`, from tokenizer.json alone."""
     path = Path(folder, WHOLE)
     if not path.exists():
         raise ValueError(f"{folder} must have {MODEL} or {WHOLE}, got none")

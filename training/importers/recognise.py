@@ -11,6 +11,7 @@ MODULES = {
     "distilbert": "bert",
     "m2m_100": "m2m100",
     "marian": "marian",
+    "mbart": "mbart",
     "mt5": "t5",
     "pegasus": "bart",
     "roberta": "bert",
