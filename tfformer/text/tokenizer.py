@@ -154,7 +154,11 @@ class Tokenizer(tf.Module):
         return {} if one is None else {"target_language": one}
 
     def require_languages(self, **languages):
-        """Raises a ValueError unless the tokenizer has these languages, by name; None is any."""
+        """Check that the tokenizer has these languages, by name; None is any.
+
+        Raises:
+            ValueError: it has no such language.
+        """
         for name, language in languages.items():
             known = self.languages[name].ids if name in self.languages else {}
             if language is not None and language not in known:
