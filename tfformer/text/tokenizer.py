@@ -164,10 +164,10 @@ class Tokenizer(tf.Module):
         return {} if one is None else {"target_language": one}
 
     def require_languages(self, **languages):
-        """Check the languages of a request, by name; None is any.
+        """Check that the tokenizer has these languages, by name; None is any.
 
         Raises:
-            ValueError: the tokenizer has no such language.
+            ValueError: it has no such language.
         """
         for name, language in languages.items():
             known = self.languages[name].ids if name in self.languages else {}
