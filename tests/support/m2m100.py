@@ -1,9 +1,11 @@
 """The stored folders of M2M100, NLLB-200, SMALL-100 and mBART-50, and what they said."""
 
 import json
+import re
 import shutil
 
 import numpy as np
+import sentencepiece
 from paths import DATA
 
 from tfformer.config import BOS, EOS, PAD, UNK
@@ -43,6 +45,12 @@ def table(name):
     path = folder(name) / "vocab.json"
     if path.exists():
         return {n: piece for piece, n in json.loads(path.read_text()).items()}
+    if name == "mbart":
+        model = sentencepiece.SentencePieceProcessor(
+            model_file=str(folder(name) / "sentencepiece.bpe.model")
+        )
+        pieces = [model.id_to_piece(n) for n in range(3, model.vocab_size())]
+        return dict(enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces]))
     pieces = json.loads((folder(name) / "tokenizer.json").read_text())["model"]["vocab"]
     return {n: piece for piece, n in pieces.items()}
 
@@ -51,8 +59,9 @@ def our_ids(name, tokenizer):
     """{the original's id: ours}, by the names of the pieces."""
     own = {piece: n for n, piece in enumerate(tokenizer.pieces("source"))}
     names = table(name)
-    if name in ("m2m", "small100"):
-        codes = [piece for piece in own if piece.startswith("__")]
+    if name in ("m2m", "small100", "mbart"):
+        code = r"[a-z]{2}_[A-Z]{2}" if name == "mbart" else "__.*"
+        codes = [piece for piece in own if re.fullmatch(code, piece)]
         names |= dict(enumerate(sorted(codes, key=own.get), len(names)))
     return {
         n: SPECIAL[piece] if piece in SPECIAL else own.get(piece, own.get(f"{FILLING}{n}"))

@@ -88,7 +88,7 @@ FOLDERS = {
     ),
     "mbart": dict(
         config=dict(encoder_layers=2, decoder_layers=1, activation_function="gelu"),
-        generation=dict(num_beams=3, max_length=39), kind="mbart",
+        generation=dict(num_beams=3, max_length=39, forced_eos_token_id=2), kind="mbart",
     ),
     "small100": dict(
         config=dict(encoder_layers=2, decoder_layers=1, activation_function="gelu"),
