@@ -161,10 +161,12 @@ def hold(whole, tmp_path, chosen):
 
 @pytest.mark.slow
 def test_some(whole, tmp_path):
-    """Each damage under each command, of some file; `make test-hostile` tries all."""
+    """Each damage under two commands, of some file; `make test-hostile` tries all."""
     chosen = {case[1:]: case for case in cases(whole)}
+    pairs = itertools.product(enumerate(DAMAGES), enumerate(COMMANDS))
+    some = [chosen[damage, command] for (n, damage), (m, command) in pairs if (n + m) % 2 == 0]
     before = files(whole)
-    assert not hold(whole, tmp_path, list(chosen.values()))
+    assert not hold(whole, tmp_path, some)
     assert files(whole) == before
 
 

@@ -2,27 +2,43 @@
 
 import os
 import subprocess
+import sys
 
 import pytest
+from shared import once
+
+# {system: (the interpreter that makes its environment, the packages)}
+SYSTEMS = {
+    "HUGGING_FACE": (
+        sys.executable,
+        ["torch==2.13.0", "transformers==5.24.0", "sentencepiece==0.2.3", "sacremoses",
+         "safetensors", "tokenizers"],
+    ),
+    "OPENNMT": (
+        "python3.10",
+        ["OpenNMT-tf[tensorflow]==2.32.0", "sentencepiece==0.2.0"],
+    ),
+}  # fmt: skip
 
 
-def python_of(system, interpreter, packages, folder):
+def python_of(system, tmp_path_factory):
     """The interpreter of an environment that has the original; the test is skipped without.
 
-    Args:
-        system: of the variable `TFFORMER_{SYSTEM}_PYTHON`, which may name one that is there.
-        interpreter: what makes another one.
-        packages: that it gets.
-        folder: where it is made.
+    The variable `TFFORMER_{system}_PYTHON` may name one. Else all tests of a run share one.
     """
     named = os.environ.get(f"TFFORMER_{system}_PYTHON")
     if named:
         return named
-    python = folder / "bin" / "python"
+    folder = once(tmp_path_factory, f"original-{system}", lambda path: _make(path, system))
+    return folder / "bin" / "python"
+
+
+def _make(folder, system):
+    interpreter, packages = SYSTEMS[system]
     for command in (
         [interpreter, "-m", "venv", folder],
         # Most of its modules are never imported.
-        [python, "-m", "pip", "install", "--quiet", "--no-compile", *packages],
+        [folder / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile", *packages],
     ):
         try:
             done = subprocess.run(command, capture_output=True, text=True)
@@ -30,7 +46,6 @@ def python_of(system, interpreter, packages, folder):
             pytest.skip(f"there is no {interpreter}: {error.strerror}")
         if done.returncode:
             pytest.skip(f"the original cannot be installed here: {done.stderr.strip()[-300:]}")
-    return python
 
 
 def written_by(python, program, folder, *options):

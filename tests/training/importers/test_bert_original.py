@@ -1,11 +1,10 @@
 """BERT and its relatives, written anew by the original and asked again, with ids of 2,000 lines.
 
-The environment: `TFFORMER_MARIAN_PYTHON`, or one that is made here of the package registry.
+The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one that is made here of the package registry.
 """
 
 import json
 import subprocess
-import sys
 
 import bert
 import originals
@@ -14,7 +13,6 @@ import tensorflow as tf
 import test_bert
 from hard_lines import hard_lines
 from paths import SUPPORT
-from test_marian_original import PACKAGES
 
 from tfformer import run
 from training.importers import huggingface
@@ -27,8 +25,8 @@ COUNT = 2000
 OTHERS = {"xlm-roberta-masked": 0.01, "xlm-roberta-span": 0.01}
 
 
-def test_the_original_of_today_says_what_the_run_says(tmp_path, monkeypatch):
-    python = originals.python_of("MARIAN", sys.executable, PACKAGES, tmp_path / "environment")
+def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
+    python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     program = SUPPORT / "bert_original.py"
     originals.written_by(python, program, tmp_path / "bert")
     monkeypatch.setattr(bert, "DATA", tmp_path)

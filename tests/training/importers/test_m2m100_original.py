@@ -1,15 +1,12 @@
 """The stored folders, written anew by the original and asked again: its version may be another.
 
-The environment: `TFFORMER_MARIAN_PYTHON`, or one that is made here of the package registry.
+The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one that is made here of the package registry.
 """
-
-import sys
 
 import m2m100
 import originals
 import pytest
 from paths import SUPPORT
-from test_marian_original import PACKAGES
 
 import tfformer
 from training import import_hf
@@ -17,8 +14,8 @@ from training import import_hf
 pytestmark = pytest.mark.slow
 
 
-def test_the_original_of_today_says_what_the_run_says(tmp_path, monkeypatch):
-    python = originals.python_of("MARIAN", sys.executable, PACKAGES, tmp_path / "environment")
+def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
+    python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     originals.written_by(python, SUPPORT / "m2m100_original.py", tmp_path / "m2m100")
     monkeypatch.setattr(m2m100, "DATA", tmp_path)
     for name in m2m100.FOLDERS:

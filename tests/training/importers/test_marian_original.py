@@ -1,9 +1,7 @@
 """The stored folders, written anew by the original and asked again: its version may be another.
 
-The environment: `TFFORMER_MARIAN_PYTHON`, or one that is made here of the package registry.
+The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one that is made here of the package registry.
 """
-
-import sys
 
 import marian
 import numpy as np
@@ -16,13 +14,10 @@ from tfformer.config import BOS
 from training import import_marian
 
 pytestmark = pytest.mark.slow
-PACKAGES = [
-    "torch==2.13.0", "transformers==5.24.0", "sentencepiece==0.2.3", "sacremoses", "safetensors",
-]  # fmt: skip
 
 
-def test_the_original_of_today_says_what_the_run_says(tmp_path, monkeypatch):
-    python = originals.python_of("MARIAN", sys.executable, PACKAGES, tmp_path / "environment")
+def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
+    python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     originals.written_by(python, SUPPORT / "marian_original.py", tmp_path / "marian")
     monkeypatch.setattr(marian, "DATA", tmp_path)
     for name in marian.FOLDERS:

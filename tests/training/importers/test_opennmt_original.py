@@ -10,11 +10,10 @@ import test_opennmt as stored
 from paths import SUPPORT
 
 pytestmark = pytest.mark.slow
-PACKAGES = ["OpenNMT-tf[tensorflow]==2.32.0", "sentencepiece==0.2.0"]
 
 
-def test_the_original_of_today_says_what_the_run_says(tmp_path, monkeypatch):
-    python = originals.python_of("OPENNMT", "python3.10", PACKAGES, tmp_path / "environment")
+def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
+    python = originals.python_of("OPENNMT", tmp_path_factory)
     program, folder = SUPPORT / "opennmt_original.py", tmp_path / "opennmt"
     originals.written_by(python, program, folder, "--steps", "500")
     monkeypatch.setattr(opennmt, "DATA", tmp_path)

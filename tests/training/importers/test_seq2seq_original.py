@@ -1,0 +1,27 @@
+"""T5, BART and Pegasus, written anew by the originals of today and asked again.
+
+The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one that is made here of the package registry.
+"""
+
+import originals
+import pytest
+import seq2seq
+import test_seq2seq as stored
+from paths import SUPPORT
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_the_original_of_today_says_what_the_run_says(
+    family, tmp_path, tmp_path_factory, monkeypatch
+):
+    python = originals.python_of("HUGGING_FACE", tmp_path_factory)
+    originals.written_by(python, SUPPORT / f"{family}_original.py", tmp_path / "data" / family)
+    monkeypatch.setattr(seq2seq, "DATA", tmp_path / "data")
+    for name in seq2seq.FOLDERS:
+        if name.startswith(f"{family}/"):
+            both = stored.Both(name, tmp_path / name)
+            stored.test_texts_become_the_same_ids(both)
+            stored.test_logits_are_the_originals(both)
+            stored.test_greedy_search_finds_the_same_texts(both)
