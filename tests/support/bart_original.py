@@ -8,11 +8,7 @@ project is imported. The small models have learned sentences that are made here,
 translations end, and differ.
 """
 
-import argparse
-import json
 import shutil
-import sys
-from pathlib import Path
 
 import marian_original as marian
 import t5_original as t5
@@ -61,24 +57,6 @@ FOLDERS = {
 }  # fmt: skip
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers(dest="command", required=True)
-    write_parser = commands.add_parser("write")
-    write_parser.add_argument("folder", type=Path)
-    write_parser.add_argument("names", nargs="*", help="of FOLDERS; default all")
-    commands.add_parser("answer").add_argument("folder", type=Path)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    if options.command == "write":
-        for seed, (name, parts) in enumerate(FOLDERS.items()):
-            if name in (options.names or FOLDERS):
-                write(options.folder / name, seed, **parts)
-    else:
-        lines = sys.stdin.read().splitlines()
-        print(json.dumps(marian.answers(*t5.load(options.folder), lines)))
-
-
 def write(folder, seed, config, generation, bart=False, json=False, file=""):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -122,4 +100,4 @@ def sentence_pieces(folder):
 
 
 if __name__ == "__main__":
-    main()
+    marian.main(FOLDERS, write, t5.load)

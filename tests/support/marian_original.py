@@ -73,18 +73,23 @@ FOLDERS = {
 }  # fmt: skip
 
 
-def main():
+def main(folders, write, load):
+    """The command of a program like this one.
+
+    `folders` has the arguments of `write(folder, seed, ...)` by name. `load(folder)` returns a
+    model and its tokenizer.
+    """
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
     write_parser = commands.add_parser("write")
     write_parser.add_argument("folder", type=Path)
-    write_parser.add_argument("names", nargs="*", help="of FOLDERS; default all")
+    write_parser.add_argument("names", nargs="*", help="default: all folders")
     commands.add_parser("answer").add_argument("folder", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.command == "write":
-        for seed, (name, parts) in enumerate(FOLDERS.items()):
-            if name in (options.names or FOLDERS):
+        for seed, (name, parts) in enumerate(folders.items()):
+            if name in (options.names or folders):
                 write(options.folder / name, seed, **parts)
     else:
         lines = sys.stdin.read().splitlines()
@@ -262,4 +267,4 @@ def save(model, folder, file):
 
 
 if __name__ == "__main__":
-    main()
+    main(FOLDERS, write, load)

@@ -8,12 +8,10 @@ project is imported. The small models have learned sentences that are made here,
 translations end, and differ.
 """
 
-import argparse
 import itertools
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import marian_original as marian
 import numpy as np
@@ -78,24 +76,6 @@ FOLDERS = {
         generation=dict(num_beams=2, max_length=36),
     ),
 }  # fmt: skip
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers(dest="command", required=True)
-    write_parser = commands.add_parser("write")
-    write_parser.add_argument("folder", type=Path)
-    write_parser.add_argument("names", nargs="*", help="of FOLDERS; default all")
-    commands.add_parser("answer").add_argument("folder", type=Path)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    if options.command == "write":
-        for seed, (name, parts) in enumerate(FOLDERS.items()):
-            if name in (options.names or FOLDERS):
-                write(options.folder / name, seed, **parts)
-    else:
-        lines = sys.stdin.read().splitlines()
-        print(json.dumps(marian.answers(*load(options.folder), lines)))
 
 
 def load(folder):
@@ -202,4 +182,4 @@ def answer(folder, sources):
 
 
 if __name__ == "__main__":
-    main()
+    marian.main(FOLDERS, write, load)

@@ -19,7 +19,7 @@ import numpy as np
 from tfformer.config import TransformerConfig
 
 from .bart_text import FILES, read_bart, read_pegasus
-from .generation import impossible_ids, read_generation, require_same_ids, search_options
+from .generation import FIRST, read_generation
 from .imported import Imported
 from .marian_weights import alternating, require_sinusoids
 from .options import (
@@ -43,7 +43,6 @@ SIZES = (
 )  # fmt: skip
 BART, PEGASUS = "bart", "pegasus"
 OFFSET = 2  # the first position of BART
-FORCED = "forced_bos_token_id"
 
 
 def read(folder):
@@ -56,16 +55,11 @@ def read(folder):
     folder = Path(folder)
     require_files(folder, NEEDED)
     options = read_options(folder / "config.json")
-    generation = read_generation(folder, options)
-    require_same_ids(generation, options)
-    family, forced = options["model_type"], generation.get(FORCED)
-    if forced is not None and (family == PEGASUS or forced != options["bos_token_id"]):
-        rule = "None" if family == PEGASUS else f"bos_token_id = {options['bos_token_id']}"
-        raise ValueError(f"{FORCED} must be {rule}, got {forced!r:.99}")
-    pad, eos, size = options["pad_token_id"], options["eos_token_id"], options["vocab_size"]
-    longest = options["max_position_embeddings"]
-    search = search_options({**generation, FORCED: None}, eos, longest)
-    impossible = impossible_ids(generation, pad, eos, size)
+    family, longest = options["model_type"], options["max_position_embeddings"]
+    generation = read_generation(folder, options, longest, has_first=family == BART)
+    if generation.first not in (None, options.get("bos_token_id")):
+        rule = f"must be bos_token_id = {options['bos_token_id']}"
+        raise ValueError(f"{FIRST} {rule}, got {generation.first!r:.99}")
     weights = Weights.of_folder(folder)
     require_sizes(weights, options)  # before tables of these sizes are allocated
     if family == BART:
@@ -74,7 +68,7 @@ def read(folder):
     else:
         tokenizer, numbering = read_pegasus(folder, options)
         order, names = alternating(options["d_model"]), {"final_norm": "layer_norm"}
-    known = weights, options, (numbering, numbering), impossible, order
+    known = weights, options, (numbering, numbering), generation.impossible, order
     tied, found = read_stacks(*known, **names)
     if family == BART:
         found |= positions(weights, options)
@@ -85,7 +79,7 @@ def read(folder):
     config = configuration(options, tokenizer, tied, norm)
     system = {BART: "BART", PEGASUS: "Pegasus"}[family]
     origin = {"system": f"{system} of Hugging Face", "file": weights.path.name}
-    return Imported(config, found, tokenizer, search, origin)
+    return Imported(config, found, tokenizer, generation.search, origin)
 
 
 def read_options(path):

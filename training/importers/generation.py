@@ -1,6 +1,7 @@
 """Converts the generation options of a Hugging Face model to search options of a run."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from tfformer.config.search_options import OPTIONS
 
@@ -24,17 +25,48 @@ SAME = {
     "min_length": "min_length",
     "no_repeat_ngram_size": "no_repeat_ngram",
 }
+FIRST = "forced_bos_token_id"
 # The defaults of Hugging Face.
 DEFAULTS = {"num_beams": 1, "length_penalty": 1.0}
 
 
-def read_generation(folder, config):
-    """Reads the generation options by name. Older folders have them in `config.json`."""
+class Generation(NamedTuple):
+    """How a model writes.
+
+    search: the keyword arguments for a `Translator` that searches in this way.
+    impossible: the original's ids with probability 0.
+    first: the original's id that begins each target, or None.
+    """
+
+    search: dict
+    impossible: list
+    first: int | None
+
+
+def read_generation(folder, options, longest, has_first=False):
+    """Reads the generation options of a folder. Older folders have them in `config.json`.
+
+    Args:
+        folder: its path.
+        options: those of `config.json` by name.
+        longest: the maximum length of source and target.
+        has_first: whether a target may begin with a given token. Default False.
+
+    Raises:
+        ValueError: an option has no counterpart, breaks its rule, or contradicts `options`.
+    """
     path = Path(folder, "generation_config.json")
-    return read_json_object(path) if path.exists() else config
+    found = read_json_object(path) if path.exists() else options
+    _require_same_ids(found, options)
+    first = found.get(FIRST) if has_first else None
+    if has_first:
+        found = {**found, FIRST: None}
+    pad, eos = options["pad_token_id"], options["eos_token_id"]
+    impossible = _impossible_ids(found, pad, eos, options["vocab_size"])
+    return Generation(_search_options(found, eos, longest), impossible, first)
 
 
-def require_same_ids(generation, config):
+def _require_same_ids(generation, config):
     """Raises a ValueError if the special ids of the two files differ."""
     for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
         value = generation.get(name)
@@ -42,7 +74,7 @@ def require_same_ids(generation, config):
             raise ValueError(f"{name} must be {config[name]}, as in config.json, got {value!r}")
 
 
-def search_options(generation, eos, max_positions):
+def _search_options(generation, eos, max_positions):
     """The keyword arguments for a `Translator` that searches with these options.
 
     In Hugging Face a length includes the start token; here it does not. `eos` is its id there.
@@ -87,7 +119,7 @@ def _length(generation, name):
     return value
 
 
-def impossible_ids(generation, pad, eos, size):
+def _impossible_ids(generation, pad, eos, size):
     """The ids that get probability 0, from `bad_words_ids`.
 
     The pad is one of them only with `renormalize_logits`, where the original normalises again

@@ -20,7 +20,7 @@ import numpy as np
 
 from tfformer.config import TransformerConfig
 
-from .generation import impossible_ids, read_generation, require_same_ids, search_options
+from .generation import read_generation
 from .imported import Imported
 from .m2m100_text import read_text
 from .options import (
@@ -40,7 +40,7 @@ NEEDED = ("config.json",)
 # Optional files. Besides, a folder has one file of `weights.READERS`.
 OTHERS = (
     "added_tokens.json", "generation_config.json", "model-*.safetensors",
-    "model.safetensors.index.json", "sentencepiece.bpe.model", "special_tokens_map.json",
+    "sentencepiece.bpe.model", "special_tokens_map.json",
     "tokenizer.json", "tokenizer_config.json", "vocab.json",
 )  # fmt: skip
 SIZES = (
@@ -51,7 +51,6 @@ SIZES = (
 # Options that must have one value: {name: (the value, the default)}.
 FIXED = {"model_type": ("m2m_100", None), "tie_word_embeddings": (True, True)}
 OFFSET = 2  # the first position
-FORCED = "forced_bos_token_id"  # the option of a generation for the code of its language
 
 
 def read(folder, source_language=None, target_language=None):
@@ -70,25 +69,22 @@ def read(folder, source_language=None, target_language=None):
     folder = Path(folder)
     require_files(folder, NEEDED)
     options = read_options(folder / "config.json")
-    generation = read_generation(folder, options)
-    require_same_ids(generation, options)
-    pad, eos, size = (options[name] for name in ("pad_token_id", "eos_token_id", "vocab_size"))
     longest = options["max_position_embeddings"]
-    search = search_options({**generation, FORCED: None}, eos, longest)
-    impossible = impossible_ids(generation, pad, eos, size)
+    generation = read_generation(folder, options, longest, has_first=True)
     weights = Weights.of_folder(folder)
     require_sizes(weights, options)  # before tables of these sizes are allocated
     asked = {"source_language": source_language, "target_language": target_language}
-    tokenizer, numbering, notes = read_text(folder, pad, eos, size, generation.get(FORCED), asked)
+    pad, eos, size = (options[name] for name in ("pad_token_id", "eos_token_id", "vocab_size"))
+    tokenizer, numbering, notes = read_text(folder, pad, eos, size, generation.first, asked)
     if BIAS in weights:
         raise ValueError(f"{weights.path}: the model here has no weight {BIAS}")
     both, order = (numbering, numbering), np.arange(options["d_model"])
-    tied, found = read_stacks(weights, options, both, impossible, order, "layer_norm")
+    tied, found = read_stacks(weights, options, both, generation.impossible, order, "layer_norm")
     found |= positions(weights, options)
     weights.require_all_taken()
     config = configuration(options, tokenizer, tied)
     origin = {"system": "M2M100 of Hugging Face", "file": weights.path.name}
-    return Imported(config, found, tokenizer, search, origin, notes)
+    return Imported(config, found, tokenizer, generation.search, origin, notes)
 
 
 def read_options(path):

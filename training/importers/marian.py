@@ -15,12 +15,7 @@ them:
 
 from pathlib import Path
 
-from .generation import (
-    impossible_ids,
-    read_generation,
-    require_same_ids,
-    search_options,
-)
+from .generation import read_generation
 from .imported import Imported
 from .marian_options import configuration, read_options
 from .marian_text import read_text
@@ -33,7 +28,7 @@ NEEDED = ("config.json", "source.spm", "target.spm", "vocab.json")
 # Optional files. Besides, a folder has one file of `weights.READERS`.
 OTHERS = (
     "added_tokens.json", "generation_config.json", "model-*.safetensors",
-    "model.safetensors.index.json", "target_vocab.json", "tokenizer_config.json",
+    "target_vocab.json", "tokenizer_config.json",
 )  # fmt: skip
 
 
@@ -47,17 +42,18 @@ def read(folder):
     folder = Path(folder)
     require_files(folder, NEEDED)
     options = read_options(folder / "config.json")
-    generation = read_generation(folder, options)
-    require_same_ids(generation, options)
+    generation = read_generation(
+        folder,
+        {**options, "vocab_size": options["decoder_vocab_size"]},
+        options["max_position_embeddings"],
+    )
     pad, eos = options["pad_token_id"], options["eos_token_id"]
     sizes = options["vocab_size"], options["decoder_vocab_size"]
-    search = search_options(generation, eos, options["max_position_embeddings"])
-    impossible = impossible_ids(generation, pad, eos, sizes[1])
     shares = options["share_encoder_decoder_embeddings"]
     weights = Weights.of_folder(folder)
     require_sizes(weights, options)  # before tables of these sizes are allocated
     tokenizer, numberings, notes = read_text(folder, pad, eos, sizes, shares)
-    tied, found = read_weights(weights, options, numberings, impossible)
+    tied, found = read_weights(weights, options, numberings, generation.impossible)
     config = configuration(options, tokenizer, tied)
     origin = {"system": "Marian of Hugging Face", "file": weights.path.name}
-    return Imported(config, found, tokenizer, search, origin, notes)
+    return Imported(config, found, tokenizer, generation.search, origin, notes)

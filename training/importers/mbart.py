@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .bart import FORCED, configuration, positions, read_options
-from .generation import impossible_ids, read_generation, require_same_ids, search_options
+from .bart import configuration, positions, read_options
+from .generation import read_generation
 from .imported import Imported
 from .m2m100_text import MBART, read_text
 from .options import require_files
@@ -39,22 +39,19 @@ def read(folder, source_language=None, target_language=None):
     folder = Path(folder)
     require_files(folder, NEEDED)
     options = read_options(folder / "config.json")
-    generation = read_generation(folder, options)
-    require_same_ids(generation, options)
-    pad, eos, size = options["pad_token_id"], options["eos_token_id"], options["vocab_size"]
     longest = options["max_position_embeddings"]
-    search = search_options({**generation, FORCED: None}, eos, longest)
-    impossible = impossible_ids(generation, pad, eos, size)
+    generation = read_generation(folder, options, longest, has_first=True)
     weights = Weights.of_folder(folder)
     require_sizes(weights, options)  # before tables of these sizes are allocated
     asked = {"source_language": source_language, "target_language": target_language}
-    known = pad, eos, size, generation.get(FORCED), asked
+    pad, eos, size = (options[name] for name in ("pad_token_id", "eos_token_id", "vocab_size"))
+    known = pad, eos, size, generation.first, asked
     tokenizer, numbering, notes = read_text(folder, *known, unnamed=MBART)
     both, order = (numbering, numbering), np.arange(options["d_model"])
     names = {"final_norm": "layer_norm", "embedding_norm": "layernorm_embedding"}
-    tied, found = read_stacks(weights, options, both, impossible, order, **names)
+    tied, found = read_stacks(weights, options, both, generation.impossible, order, **names)
     found |= positions(weights, options)
     weights.require_all_taken()
     config = configuration(options, tokenizer, tied, norm="pre")
     origin = {"system": "mBART-50 of Hugging Face", "file": weights.path.name}
-    return Imported(config, found, tokenizer, search, origin, notes)
+    return Imported(config, found, tokenizer, generation.search, origin, notes)

@@ -15,12 +15,7 @@ from pathlib import Path
 
 from tfformer.config import TransformerConfig
 
-from .generation import (
-    impossible_ids,
-    read_generation,
-    require_same_ids,
-    search_options,
-)
+from .generation import read_generation
 from .imported import Imported
 from .options import (
     activation_of,
@@ -35,7 +30,7 @@ from .weights import Weights
 
 NEEDED = ("config.json",)
 OTHERS = (
-    *FILES, "generation_config.json", "model-*.safetensors", "model.safetensors.index.json",
+    *FILES, "generation_config.json", "model-*.safetensors",
 )  # fmt: skip
 SIZES = (
     "vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_decoder_layers", "num_heads",
@@ -57,15 +52,12 @@ def read(folder):
     folder = Path(folder)
     require_files(folder, NEEDED)
     options = _read_options(folder / "config.json")
-    generation = read_generation(folder, options)
-    require_same_ids(generation, options)
+    generation = read_generation(folder, options, options["n_positions"])
     pad, eos, size = options["pad_token_id"], options["eos_token_id"], options["vocab_size"]
-    search = search_options(generation, eos, options["n_positions"])
-    impossible = impossible_ids(generation, pad, eos, size)
     weights = Weights.of_folder(folder)
     require_size(weights, options)  # before tables of this size are allocated
     tokenizer, numbering, notes = read_text(folder, pad, eos, size)
-    tied, found = read_weights(weights, options, numbering, impossible)
+    tied, found = read_weights(weights, options, numbering, generation.impossible)
     config = TransformerConfig(
         tokenizer.source_vocabulary_size,
         d_model=options["d_model"], num_heads=options["num_heads"], head_size=options["d_kv"],
@@ -77,7 +69,7 @@ def read(folder):
         tie_embeddings=tied, output_bias=True,
     )  # fmt: skip
     origin = {"system": "T5 of Hugging Face", "file": weights.path.name}
-    return Imported(config, found, tokenizer, search, origin, notes)
+    return Imported(config, found, tokenizer, generation.search, origin, notes)
 
 
 def _read_options(path):

@@ -251,7 +251,7 @@ def test_what_pegasus_has_not_is_named(tmp_path, refused):
     change(folder / "tokenizer_config.json", offset=103)
     assert "must have at most vocab_size" in refused(folder)
     change(folder / "generation_config.json", forced_bos_token_id=0)
-    assert "forced_bos_token_id must be None" in refused(folder)
+    assert "forced_bos_token_id has no counterpart here, got 0" in refused(folder)
 
 
 @pytest.mark.parametrize("name", ["num_heads", "d_ff", "d_model", "num_layers"])
