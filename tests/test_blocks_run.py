@@ -33,6 +33,8 @@ ONLY_PARSED = {
 # {the beginning of a command: why it is not run}
 NOT_RUN = {
     "tfformer import-marian Helsinki-NLP/": "a download",
+    "tfformer import google/": "a download",
+    "tfformer import facebook/": "a download",
     "tfformer import sentence-transformers/": "a download",
 }
 # {a package: why a program that imports it may be compiled alone, where it is not installed}
@@ -53,6 +55,7 @@ SLOW = {
     "docs/guide/bulk.md",
     "docs/guide/copy.md",
     "docs/guide/evaluate.md",
+    "docs/guide/from_hugging_face.md",
     "docs/guide/from_keras_hub.md",
     "docs/guide/generate.md",
     "docs/guide/language_model.md",

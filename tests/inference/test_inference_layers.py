@@ -12,13 +12,13 @@ from tfformer.inference.transformer import Inference
 from tfformer.layers import masks
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.decoder import Decoder, DecoderLayer
-from tfformer.layers.embedding import TokenEmbedding
+from tfformer.layers.embedding import TokenEmbedding, TokenTypes
 from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.length import LengthPredictor
 from tfformer.layers.location import Location
 from tfformer.layers.norm import AdaNorm, BatchNorm, LayerNorm, RMSNorm, SimpleNorm
-from tfformer.layers.output import Dense, PointerGenerator
+from tfformer.layers.output import Dense, PointerGenerator, Transform
 from tfformer.layers.overlapping_windows import Pieces, Recurrence
 from tfformer.layers.pooling import Pooling
 from tfformer.layers.positions import (
@@ -185,6 +185,15 @@ def embedding_case(layer, x, memory):
     return layer(ids), lambda inference_layer, w: inference_layer(w, ids.ravel(), tf.zeros([1, D]))
 
 
+def token_types_case(layer, x, memory):
+    types = np.array([[0, 1, 1], [1, 0, 0]])
+
+    def by_inference_layer(inference_layer, w):
+        return rows(x) + inference_layer(w, types)
+
+    return layer(x, types), by_inference_layer
+
+
 def positions_case(layer, x, memory):
     expected = layer(x) - x
     return expected, lambda inference_layer, w: tf.tile(inference_layer.table(w)[:T], [B, 1])
@@ -210,6 +219,8 @@ CASES = {
     "no positions": (NoPositions, lambda: NoPositions(D), positions_case),
     "location": (Location, lambda: Location(4, 3), location_case),
     "embedding": (TokenEmbedding, lambda: TokenEmbedding(V, D), embedding_case),
+    "token types": (TokenTypes, lambda: TokenTypes(2, D), token_types_case),
+    "transform": (Transform, lambda: Transform(D), plain_case),
     "sinusoids": (
         SinusoidalPositionalEncoding, lambda: SinusoidalPositionalEncoding(D), positions_case
     ),

@@ -7,11 +7,14 @@ import opennmt_folders
 import tiny
 import words
 from blocks import all_blocks
+from paths import DATA
 
 import tfformer
 from tfformer import Tokenizer
 from tfformer.models import FAMILIES
 from tfformer.text.vocabularies import LabelTable
+from training.importers import huggingface
+from training.importers.imported import write
 
 LINES = 41
 LABELS = ("news", "sport")
@@ -64,6 +67,13 @@ PLACEHOLDERS = {
     "SOURCE": "train.en",
     "TARGET": "train.de",
     "TEXT": "a house",
+}
+# The runs that a page imports from the hub, and the small original that stands for each.
+IMPORTED = {
+    "flan": "t5/flan",
+    "madlad": "t5/madlad",
+    "cnn": "bart/bart",
+    "nllb": "m2m100/nllb",
 }
 # What it is to a command for which it is something else.
 OWN_PLACEHOLDERS = {
@@ -127,8 +137,10 @@ def make_texts(folder):
 
 
 def make_runs(folder):
-    """Writes the runs that pages name into `folder/runs`, with random weights."""
+    """Writes the runs that pages name into `folder/runs`: with random weights, or imported."""
     runs = folder / "runs"
+    for name, original in IMPORTED.items():
+        write(huggingface.read(DATA / original), runs / name)
 
     def tokenizer():
         return Tokenizer.train(tiny.sentences(97), vocabulary_size=347)

@@ -272,7 +272,7 @@ def test_what_cannot_be_compared_is_refused_at_once(tmp_path, capsys):
     assert "--val: there is no pair" in capsys.readouterr().err
     os.mkfifo(tmp_path / "pipe")
     assert command.main([str(tmp_path / "pipe"), target]) == 1
-    assert "pipe is no file" in capsys.readouterr().err
+    assert "pipe must be a regular file" in capsys.readouterr().err
 
 
 def test_mistakes_are_one_line(tmp_path, capsys):

@@ -75,7 +75,7 @@ def test_a_pipe_cannot_be_read_again(files, tmp_path, capsys):
     arguments = files()
     os.mkfifo(tmp_path / "pipe")
     arguments[3] = str(tmp_path / "pipe")
-    assert "pipe is no file" in fails(arguments, capsys, 2)
+    assert "pipe must be a regular file" in fails(arguments, capsys, 2)
     assert not (tmp_path / "run").exists()
 
 
@@ -151,8 +151,8 @@ def test_awkward_text_trains(files, tmp_path, capsys):
             "a text\nanother\n",
             "1 column, .* give a second file, --target or --labels",
         ),
-        ("classifier", "good\tnice\ngood\twell\nbad\tpoor\n" * 40, "of 2 different texts: have te"),
-        ("tagger", "N V\ta dog\nN V\tthe cat\n" * 40, "4 labels of 2 different words: have texts"),
+        ("classifier", "good\tnice\ngood\twell\nbad\tpoor\n" * 40, "3 labels and 2 texts: are te"),
+        ("tagger", "N V\ta dog\nN V\tthe cat\n" * 40, "4 labels and 2 words: are texts"),
         (
             "tagger",
             "a\tDET\ndog\tNOUN\n" * 40,
