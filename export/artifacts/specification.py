@@ -44,6 +44,8 @@ def specification(model, tokenizer, num_positions):
             "the tokenizer must be of one language pair for CTranslate2, got "
             f"{', '.join(tokenizer.languages)}"
         )
+    if tokenizer.target.first is not None:
+        raise ValueError("no given token may begin each target for CTranslate2, as <s> in BART")
     written(model.output_projection, "output_projection", {Dense: None})
     if config.ends_with_norm != (config.norm == "pre"):
         raise ValueError(

@@ -65,7 +65,7 @@ def test_a_long_text_is_cut_before_its_eos(classifier, tokenizer):
 def test_in_python_they_are_in_order(classifier):
     labels = classifier.answer([text.decode(errors="replace") for text in TEXTS], batch_size=2)
     assert labels == [label.decode() for label in ask(classifier, "classify")["label"]]
-    with pytest.raises(ValueError, match="greedy must be False of a model by which nothing"):
+    with pytest.raises(ValueError, match="greedy must be False, because this model does not"):
         classifier.answer(["a house"], greedy=True)
     vectors = classifier.embed(["a house", "the lake"], batch_size=1)
     np.testing.assert_allclose(vectors[0], ask(classifier, "embed")["vector"][0], atol=1e-5)

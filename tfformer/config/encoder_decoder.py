@@ -168,7 +168,7 @@ class NonAutoregressiveConfig(TwoSidedOptions):
             if not self.ties_output:
                 raise ValueError(
                     f"tie_embeddings must be 'target' or 'all' with decoding={self.decoding!r}, "
-                    "which reads no target, got 'none'"
+                    f"which reads no target, got {self.tie_embeddings!r}"
                 )
         elif self.num_lengths >= self.target_vocabulary_size:
             raise ValueError(

@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 
-from tfformer.config import BOS
 from tfformer.layers import pooling
 
 
@@ -11,10 +10,6 @@ class Pooling:
 
     def __init__(self, layer, name, fusing):
         self.of_bos = layer.kind == "bos"
-
-    def read(self, ids):
-        """The ids to encode, from ids [B, S]: the same, or with a bos in front."""
-        return tf.pad(ids, [[0, 0], [1, 0]], constant_values=BOS) if self.of_bos else ids
 
     def __call__(self, weights, x, mask):
         """Rows [B * S, D] and boolean [B, S], True = token -> [B, D]."""

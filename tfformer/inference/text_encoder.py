@@ -195,6 +195,7 @@ class Embedder(TextEncoder):
         vectors = self.pooling(weights, self.states(weights, ids), padding_mask(ids))
         if not self.normalizes:
             return vectors
+        vectors = tf.cast(vectors, tf.float32)
         return vectors / tf.maximum(tf.norm(vectors, axis=-1, keepdims=True), MINIMUM)
 
 

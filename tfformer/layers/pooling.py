@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tfformer.config import BOS, POOLINGS
+from tfformer.config import POOLINGS
 from tfformer.layers.layer import Layer
 
 
@@ -32,12 +32,6 @@ class Pooling(Layer):
             raise ValueError(f"kind must be one of {POOLINGS}, got {kind!r}")
         self.kind = kind
         self.supports_masking = True
-
-    def read(self, ids):
-        """The ids to encode: [B, S] -> [B, S], or [B, 1 + S] with a bos in front."""
-        if self.kind == "mean":
-            return ids
-        return ops.concatenate([ops.full_like(ids[:, :1], BOS), ids], axis=1)
 
     def call(self, x, mask):
         if self.kind == "bos":

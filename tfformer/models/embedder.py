@@ -54,6 +54,7 @@ class Embedder(TextEncoder):
         vector = self.pooling(self.states(ids, training), mask=padding_mask(ids))
         if not self.config.normalize:
             return vector
+        vector = ops.cast(vector, "float32")
         length = ops.sqrt(ops.sum(ops.square(vector), axis=-1, keepdims=True))
         return vector / ops.maximum(length, MINIMUM)
 

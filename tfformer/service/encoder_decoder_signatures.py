@@ -140,8 +140,8 @@ class Generation(FromSource):
         limit of the service."""
         limit = self.longest_written(max_length)
         minimum = 1
-        if self.tokenizer.target.languages is not None:
-            minimum = 2  # the code, and eos
+        if self.tokenizer.target.first is not None:
+            minimum = 2  # the given token, and eos
             limit = tf.maximum(limit, minimum) if tf.is_tensor(limit) else max(limit, minimum)
         if not tf.is_tensor(factor) and not factor:
             return limit

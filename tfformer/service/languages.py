@@ -91,7 +91,7 @@ class InLanguages(Limited):
         return FirstToken(inference, self.codes.get("target", tf.constant([first])))
 
     def is_code(self, ids, side):
-        """Whether ids of a side, of any shape, are the pieces that a text begins with; boolean."""
+        """Whether each id is the code of a language or BART's <s>; ids of a side, of any shape."""
         side = getattr(self.tokenizer, side)
         return tf.zeros_like(ids, tf.bool) if side.first is None else side.codes.contains(ids)
 

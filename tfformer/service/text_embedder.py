@@ -46,7 +46,7 @@ class TextEmbedder(EmbeddingService):
             ValueError: as `TextService.answer`.
         """
         if greedy:
-            raise ValueError("greedy must be False of a model by which nothing is searched")
+            raise ValueError("greedy must be False, because this model does not search")
         default = self.functions["serving_default"]
 
         def numbers(some):

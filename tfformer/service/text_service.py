@@ -105,7 +105,7 @@ class TextService(Service):
             ValueError: `greedy` is set, but there is no search; or as `in_batches`.
         """
         if greedy:
-            raise ValueError("greedy must be False of a model by which nothing is searched")
+            raise ValueError("greedy must be False, because this model does not search")
         default = self.functions["serving_default"]
         return self.in_batches(texts, batch_size, lambda some: default(some)[self.output])
 

@@ -223,6 +223,8 @@ class Translator(Translating, Searching):
             if not 2 <= whole(name, value, minimum=0) <= longest:
                 raise ValueError(f"{name} must be in [2, {longest}], got {value}")
         check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype)
+        if shortlist is not None and tokenizer.target.first is not None:
+            raise ValueError("shortlist must be None if a given token begins each target")
         if tokenizer.languages:
             check_one_language(xla=xla, low_latency=low_latency, shortlist=shortlist)
         tokenizer = tokenizer.with_languages(source_language, target_language)
@@ -285,9 +287,9 @@ class Translator(Translating, Searching):
 
     @property
     def first_token(self):
-        """The id that each target begins with by default: the code of its language. Or None."""
-        languages = self.tokenizer.target.languages
-        return None if languages is None else languages.ids[languages.default]
+        """The id that each target begins with by default: the code of its language, or BART's <s>.
+        None: there is none."""
+        return self.tokenizer.target.first
 
     def logits(self, inputs):
         """Run the whole model without a cache: {"source_ids": int32 [N, S], "target_ids": [N, T]}

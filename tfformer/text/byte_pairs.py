@@ -83,7 +83,7 @@ class BytePairs(Side):
         special = {n: ours for ours, n in special if n is not None}
         whole = [names[n] for n in special] if whole is None else list(whole)
         content = [vocabulary, list(merges), list(special_ids), size, whole]
-        if words or prefix_space or beginning is not None:
+        if words or prefix_space or mask_takes_blanks or beginning is not None:
             content += [words, prefix_space, mask_takes_blanks]
         if beginning is not None:
             content.append(beginning)
@@ -95,8 +95,9 @@ class BytePairs(Side):
         self._make_merges(merges)
         self._make_whole([piece for piece in whole if piece in self._ids])
         self._names = tf.constant([piece.encode() for piece in self.pieces])
-        texts = [b"" if piece == beginning else _bytes_of(piece) for piece in self.pieces]
-        self._texts = tf.constant(texts)
+        self._texts = tf.constant([_bytes_of(piece) for piece in self.pieces])
+        if beginning is not None and beginning not in self._ids:
+            raise ValueError(f"beginning must be of the vocabulary, got {beginning!r}")
         self.codes = None if beginning is None else Beginning(self._ids[beginning])
 
     def _make_merges(self, merges):
@@ -143,7 +144,8 @@ class BytePairs(Side):
     def pieces(self):
         found = [*SPECIAL, *(f"{FILLING}{n}" for n in range(self._size - len(SPECIAL)))]
         for piece, n in self._ids.items():
-            found[n] = piece
+            # BART's <s> is another piece than our bos of this name.
+            found[n] = piece if n <= EOS or piece not in SPECIAL else f"{FILLING}{piece}"
         return found
 
     @functools.cached_property
@@ -163,8 +165,6 @@ class BytePairs(Side):
 
     def _split(self, text):
         """Valid UTF-8 with `CUT` between words."""
-        if self.prefix_space:
-            text = tf.strings.regex_replace(text, "^([^ ])", r" \1")
         text = tf.strings.regex_replace(
             text, f"([{BLANK}]+)([{BLANK}][^{BLANK}])", rb"\1" + CUT + rb"\2"
         )
@@ -172,7 +172,9 @@ class BytePairs(Side):
 
     def encode(self, text):
         text = self.clean(text)
-        if self.words or self.prefix_space:
+        if self.prefix_space:
+            text = tf.strings.regex_replace(text, "^([^ ])", r" \1")
+        if self.words:
             text = self._split(text)
         if self._pattern:
             rewrite = CUT + rb"\1" + CUT

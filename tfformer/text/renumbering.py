@@ -66,7 +66,7 @@ def renumbered(
     - The tokenizer never produces any other piece that the model lacks, but it can decode it. A
       piece that starts with `FILLING` cannot be decoded either.
     - A piece of the model that is not in `pieces` is removed. Texts then use other pieces.
-    - A piece of `languages` is in no text, and decoded to nothing.
+    - No text contains a piece of `languages`, and it decodes to an empty string.
 
     Args:
         content: the bytes of a SentencePiece model, with any special ids.

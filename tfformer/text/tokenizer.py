@@ -171,7 +171,7 @@ class Tokenizer(tf.Module):
         """
         for name, language in languages.items():
             known = self.languages[name].ids if name in self.languages else {}
-            if language is not None and language not in known:
+            if language is not None and language not in tuple(known):  # it may be unhashable
                 rule = f"one of {', '.join(sorted(known))}" if known else "None for this model"
                 raise ValueError(f"{name} must be {rule}, got {language!r}")
 

@@ -118,6 +118,24 @@ def load_searched(arguments, options):
     for name in RERANKERS:
         if run := getattr(arguments, name):
             weight = getattr(arguments, f"{name}_weight")
-            asked[name] = load_translator(run)
+            asked[name] = _reranker(run, name, service)
             asked[f"{name}_weight"] = WEIGHT if weight is None else weight
     return BestOf(service, Choice(**asked))
+
+
+def _reranker(run, name, service):
+    """The translator that reranks. If both are multilingual, it has the languages of the service,
+    exchanged for `backward`."""
+    from tfformer.run import load_translator
+
+    found = load_translator(run)
+    mine, theirs = service.tokenizer.languages, found.tokenizer.languages
+    if not mine or not theirs:
+        return found
+    source, target = (
+        mine[key].default if key in mine else None for key in ("source_language", "target_language")
+    )
+    if name == "backward":
+        source, target = target, source
+    asked = {"source_language": source, "target_language": target}
+    return load_translator(run, **{key: asked[key] for key in theirs})

@@ -21,6 +21,11 @@ FILES = ("vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", TOK
 NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 BRACKETS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", MASKED)
 ANGLES = ("<pad>", "<unk>", "<s>", "</s>", MASK)
+# The classes of these tokenizers in Hugging Face; with or without "Fast" at the end.
+CLASSES = (
+    "BertTokenizer", "DistilBertTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer",
+    "BartTokenizer", "PreTrainedTokenizer", "TokenizersBackend",
+)  # fmt: skip
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of XLM-R
 
 
@@ -50,6 +55,12 @@ class Files:
         self.whole = self._object(TOKENIZER)
         self.settings = {**self._object("special_tokens_map.json"), **self._object(SETTINGS)}
         self.model = self.whole.get("model")
+        named = self.settings.get("tokenizer_class")
+        if named is not None and str(named).removesuffix("Fast") not in CLASSES:
+            raise ValueError(
+                f"{self.folder / SETTINGS}: tokenizer_class must be one of {CLASSES}, got "
+                f"{named!r:.99}"
+            )
         if self.whole and not isinstance(self.model, dict):
             raise ValueError(f"{self.folder / TOKENIZER}: model must be an object")
 
@@ -97,6 +108,16 @@ class Files:
                 f"{self.folder / TOKENIZER}: model type must be {kind}, got "
                 f"{self.model.get('type')!r:.99}"
             )
+
+    def require_steps(self, **steps):
+        """Raises a ValueError unless parts of tokenizer.json have these types, or are not there."""
+        for name, kind in steps.items():
+            part = self.whole.get(name)
+            found = part.get("type") if isinstance(part, dict) else part
+            if found != kind:
+                raise ValueError(
+                    f"{self.folder / TOKENIZER}: {name} must be {kind}, got {found!r:.99}"
+                )
 
     def table(self, size, name):
         """{piece: id} of the vocabulary in tokenizer.json, or else in the file `name`."""
@@ -147,6 +168,7 @@ def _word_pieces(files, size):
     longest = LONGEST_WORD
     if files.whole:
         files.require_model("WordPiece")
+        files.require_steps(pre_tokenizer="BertPreTokenizer")
         longest = files.model.get("max_input_chars_per_word", LONGEST_WORD)
         if files.model.get("continuing_subword_prefix", "##") != "##":
             raise ValueError(f"{files.folder / TOKENIZER}: continuing_subword_prefix must be '##'")
@@ -223,6 +245,15 @@ def byte_pair_tables(files, size):
     names = files.special(ANGLES)
     if files.whole:
         files.require_model("BPE")
+        files.require_steps(normalizer=None, pre_tokenizer="ByteLevel")
+        for name in ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
+            if files.model.get(name):
+                raise ValueError(
+                    f"{files.folder / TOKENIZER}: {name} must be empty or false, got "
+                    f"{files.model[name]!r:.99}"
+                )
+        if files.whole["pre_tokenizer"].get("use_regex", True) is not True:
+            raise ValueError(f"{files.folder / TOKENIZER}: use_regex must be true")
         merges = files.model.get("merges")
         if not isinstance(merges, list):
             raise ValueError(f"{files.folder / TOKENIZER}: merges must be a list")

@@ -9,8 +9,8 @@ import math
 
 from tfformer.models import CLASSIFIER, MASKED_LANGUAGE_MODEL, SPAN
 
-# The logit of a piece that the original lacks: its softmax is 0.
-NEVER = -1e4
+from .id_mapping import NEVER
+
 # The name of the encoder before those of its weights; a bare encoder has none.
 PREFIXES = {"bert": "bert.", "roberta": "roberta.", "xlm-roberta": "roberta.",
             "distilbert": "distilbert."}  # fmt: skip

@@ -64,7 +64,8 @@ def read_text(folder, pad, eos, size, forced, asked, unnamed=None):
         forced: the id of the target language of the folder's generation, or None.
         asked: {"source_language" or "target_language": the default language, or None for that of
             the folder}.
-        unnamed: the family of a folder that names no class of its tokenizer. Default: by its files.
+        unnamed: the family if `tokenizer_config.json` has no `tokenizer_class`. Default: by the
+            files.
     """
     path = Path(folder, SETTINGS)
     settings = read_json_object(path) if path.exists() else {}
@@ -224,6 +225,9 @@ def _languages_of_fairseq(folder, settings, table, family):
     """{code: id} of the languages."""
     code = CODES[family]
     found = {piece: n for piece, n in _added(folder, settings).items() if re.fullmatch(code, piece)}
+    if found and family == MBART and set(found) != set(LANGUAGES[MBART]):
+        count = len(LANGUAGES[MBART])
+        raise ValueError(f"{folder} must have the {count} languages of {MBART}, got {len(found)}")
     if found:
         return found
     if family == MBART:

@@ -8,7 +8,8 @@ from tfformer.files import LONGEST_TEXT, read_bytes
 from .options import read_json_object, require_whole
 
 MODULES, POOLING = "modules.json", "1_Pooling/config.json"
-FILES = (MODULES, POOLING, "sentence_bert_config.json")
+PROMPTS = "config_sentence_transformers.json"
+FILES = (MODULES, POOLING, PROMPTS, "sentence_bert_config.json")
 # The modules of a folder in order, by the ends of the names of their classes.
 KNOWN = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 # The poolings of sentence-transformers, and ours.
@@ -16,8 +17,9 @@ POOLINGS = {"pooling_mode_cls_token": "bos", "pooling_mode_mean_tokens": "mean"}
 
 
 def read_pooling(folder):
-    """The options of an `EmbedderConfig`, and the maximum number of tokens without bos or None; for
-    a folder without modules.json, None and None.
+    """The options of an `EmbedderConfig`, and the maximum number of tokens without bos.
+
+    The number is None if the folder sets none. Both are None for a folder without modules.json.
 
     Raises:
         ValueError: a module or a pooling has no counterpart here.
@@ -37,6 +39,10 @@ def read_pooling(folder):
     if isinstance(found.get("pooling_mode"), str):  # as newer versions write it
         modes = [f"pooling_mode_{found['pooling_mode']}_token"]
         modes = [name if name in POOLINGS else f"{name}s" for name in modes]
+    prompts = folder / PROMPTS
+    named = read_json_object(prompts).get("default_prompt_name") if prompts.exists() else None
+    if named is not None:
+        raise ValueError(f"{prompts}: default_prompt_name must be null, got {named!r:.99}")
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise ValueError(f"{path} must have one of {list(POOLINGS)}, got {modes}")
     return {"pooling": POOLINGS[modes[0]], "normalize": len(kinds) == 3}, _longest(folder)
@@ -45,14 +51,14 @@ def read_pooling(folder):
 def _longest(folder):
     path = folder / "sentence_bert_config.json"
     found = read_json_object(path) if path.exists() else {}
+    if found.get("do_lower_case"):
+        raise ValueError(f"{path}: do_lower_case must be false, got true")
     if found.get("max_seq_length") is None:
         return None
     require_whole(found, path, ["max_seq_length"])
     if found["max_seq_length"] < 3:
         longest = found["max_seq_length"]
         raise ValueError(f"{path}: max_seq_length must be at least 3, got {longest}")
-    if found.get("do_lower_case"):
-        raise ValueError(f"{path}: do_lower_case must be false, got true")
     return found["max_seq_length"] - 1
 
 

@@ -259,8 +259,11 @@ class _Half:
         layers = f"num_{self.half}_layers"
         number = getattr(self.config, layers if self.has_two else "num_layers")
         found["num_layers" if self.alone else layers] = number
-        if self.alone and getattr(self.config, "add_bos", False):
-            found["add_bos"] = True  # the positions count from bos
+        if getattr(self.config, "add_bos", False):
+            if self.alone:
+                found["add_bos"] = True  # the positions count from bos
+            else:
+                found["max_positions"] -= 1  # a source has no bos
         return {name: value for name, value in found.items() if name not in WITHOUT_WEIGHTS}
 
     def weights(self, config, with_cross_attention):
@@ -273,7 +276,7 @@ class _Half:
         shared = not self.alone and config.shares_embeddings
         found[f"{'target_' if shared else side}embedding/embeddings"] = self._of_side("embedding")
         if config.positions == "learned":
-            found[f"{side}positions/embeddings"] = self._of_side("positions")
+            found[f"{side}positions/embeddings"] = self._positions(config, found)
         for part in ("gamma", "beta", "moving_mean", "moving_variance"):
             name = f"embedding_norm/{part}"
             own = f"{self.side}_{name}" if self.has_two else name
@@ -287,6 +290,19 @@ class _Half:
             if bias in self._weights:
                 found[bias] = self._weights[bias]
         return found
+
+    def _positions(self, config, found):
+        """The table of positions, with the type of all tokens unless the new model has types."""
+        positions = self._of_side("positions")
+        if getattr(self.config, "add_bos", False) and not self.alone:
+            positions = positions[1:]  # the first one is that of bos
+        types = self._weights.get("token_types/embeddings")
+        if types is None:
+            return positions
+        if getattr(config, "token_types", False):
+            found["token_types/embeddings"] = types
+            return positions
+        return positions + types[0]
 
     def _named(self, name):
         """The name of a weight of the half in the new model. A language model is a decoder with the

@@ -145,6 +145,9 @@ WHOLE = [
     ("xlm-roberta-span", "model", {"type": "Unigram", "vocab": [["a"]], "unk_id": 3}, "not enough"),
     ("xlm-roberta-span", "model", {"type": "Unigram", "vocab": [["a", 0.5]], "unk_id": 0},
      "added_tokens must follow"),
+    ("roberta-masked", "normalizer", {"type": "Lowercase"}, "normalizer must be None"),
+    ("roberta-masked", "pre_tokenizer", {"type": "Whitespace"}, "pre_tokenizer must be ByteLevel"),
+    ("roberta-masked", "pre_tokenizer", {"type": "ByteLevel", "use_regex": False}, "use_regex"),
     ("xlm-roberta-span", "normalizer",
      {"type": "Precompiled", "precompiled_charsmap": "?"}, "Only base64 data"),
 ]  # fmt: skip

@@ -3,11 +3,13 @@
 import random
 
 import bert
+import numpy as np
 import pytest
 
 from export import saved_model
-from tfformer import run
+from tfformer import ClassifierConfig, SpanConfig, TransformerConfig, run
 from training import import_hf, train
+from training.preparation import initialisation
 from training.report.history import read_history
 
 WORDS = "the red house is by old tree small and quiet See Baum Straße".split()
@@ -38,6 +40,37 @@ def write_texts(path, sizes, count=64):
 
 def losses(directory):
     return [row["loss"] for row in read_history(directory)]
+
+
+def half_of(directory, kind, **changes):
+    """The encoder of a run for a model of this kind: its configuration and weights."""
+    half = initialisation._Half("encoder", directory, kind)
+    size = len(half.vocabulary.pieces)
+    size = {"source_vocabulary_size" if half.alone is False else "vocabulary_size": size}
+    config = kind.from_dict({**half.sizes(), **size, **changes})
+    return config, half.weights(config, with_cross_attention=False)
+
+
+def test_an_encoder_of_a_span_reader_brings_the_vector_of_type_0(imported):
+    """The tokens of a text alone have that type, so its vector is in the positions."""
+    directory = imported("bert-span")
+    weights = run.model_weights(run.load_model(directory))
+    _, found = half_of(directory, ClassifierConfig, num_labels=2)
+    expected = weights["positions/embeddings"] + weights["token_types/embeddings"][0]
+    np.testing.assert_array_equal(found["positions/embeddings"], expected)
+    assert "token_types/embeddings" not in found
+    _, found = half_of(directory, SpanConfig, token_types=True)
+    for name in ("positions/embeddings", "token_types/embeddings"):
+        np.testing.assert_array_equal(found[name], weights[name])
+
+
+def test_a_source_without_bos_begins_at_the_second_position(imported):
+    directory = imported("bert-masked")
+    weights = run.model_weights(run.load_model(directory))
+    config, found = half_of(directory, TransformerConfig)
+    expected = weights["positions/embeddings"][1:]
+    np.testing.assert_array_equal(found["source_positions/embeddings"], expected)
+    assert config.max_positions == len(expected)
 
 
 @pytest.mark.slow

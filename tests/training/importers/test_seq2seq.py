@@ -8,6 +8,7 @@ import seq2seq
 import tensorflow as tf
 
 import tfformer
+from export import saved_model
 from export.verification.reference import log_softmax
 from tfformer.config import BOS, UNK
 from tfformer.run import read_config
@@ -163,6 +164,32 @@ def test_every_text_of_bart_begins_with_a_piece_that_is_in_no_text(tmp_path):
     n = len(both.tokenizer.encode_target(best[:1])[0])
     total = float(scored["log_prob"][0])
     assert total / n**2.0 == pytest.approx(float(found["score"][0]), abs=1e-4)
+
+
+def test_limits_and_forms_of_a_model_whose_targets_begin_with_a_given_token(tmp_path):
+    both = Both("bart/bart", tmp_path / "run")
+    found = both.translator.functions["beam_search"](
+        tf.constant(both.answers["sources"][:2]), max_length=tf.constant(1)
+    )
+    assert np.isfinite(found["scores"]).all()  # <s> and eos
+    candidates = np.zeros((both.tokenizer.source_vocabulary_size, 2), "int32")
+    shortlist = tfformer.Shortlist(candidates, np.arange(9, dtype="int32"), both.tokenizer.sha256)
+    with pytest.raises(ValueError, match="shortlist must be None if a given token begins each"):
+        tfformer.Translator(both.model, both.tokenizer, shortlist=shortlist)
+    with pytest.raises(ValueError, match=r"target_language must be None for this model, got \["):
+        both.translator.translate(["a"], target_language=["de", "fr"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bart/bart", "t5/flan"])
+def test_the_export_is_verified_and_answers_alike(name, tmp_path):
+    both = Both(name, tmp_path / "run")
+    assert saved_model.main([str(both.directory), str(tmp_path / "exported")]) == 0
+    loaded = tf.saved_model.load(str(tmp_path / "exported" / "1"))
+    texts = tf.constant([both.answers["sources"][n] for n in both.alike()])
+    found = loaded.signatures["serving_default"](text=texts)
+    expected = both.translator.functions["serving_default"](texts)
+    assert found["translation"].numpy().tolist() == expected["translation"].numpy().tolist()
 
 
 def test_a_symbol_is_one_piece_wherever_it_stands(tmp_path):

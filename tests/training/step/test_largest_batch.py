@@ -125,7 +125,10 @@ def test_a_run_that_found_no_batch_takes_a_number(small_gpu, tmp_path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(fit, "training_step", too_small)
         assert train.main([*command, "--batch-tokens", "auto"]) == 1
-    assert "too small for a training step of 16 tokens" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert (
+        "too small for a training step of 16 tokens"
+        in capsys.readouterr().err.strip().splitlines()[-1]
+    )
     assert train.main([*command, "--resume", "--batch-tokens", "128", "--accumulate", "2"]) == 0
     again = [*command, "--resume", "--batch-tokens", "auto", "--accumulate", "3"]
     assert train.main(again) == 0
