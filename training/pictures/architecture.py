@@ -3,7 +3,9 @@
 from typing import NamedTuple
 
 from tfformer.config import (
+    MASK_PREDICT,
     ClassifierConfig,
+    EmbedderConfig,
     LanguageModelConfig,
     NonAutoregressiveConfig,
     SpanConfig,
@@ -102,6 +104,14 @@ def _embedded(config, name, vocabulary_size, length):
     rows = _shape("B", length, config.d_model)
     boxes = [Box(f"{name} ids", _shape("B", length))]
     boxes.append(Box(f"embedding of {vocabulary_size:,} ids", rows, "embedding"))
+    if getattr(config, "token_types", False):
+        boxes.append(Box("+ type of each token", rows, "embedding"))
+    return boxes + _numbered(config, length)
+
+
+def _numbered(config, length):
+    """The positions, and the norm after them."""
+    boxes, rows = [], _shape("B", length, config.d_model)
     if config.positions != "none":
         boxes.append(Box(f"+ {config.positions} positions", rows, "embedding"))
     if config.embedding_norm:
@@ -148,9 +158,14 @@ def _encoder(config):
 
 def _decoder(config):
     size, causal = config.target_vocabulary_size, True
+    boxes = _embedded(config, "target", size, "T")
     if isinstance(config, NonAutoregressiveConfig):
         causal = False
-    boxes = _embedded(config, "target", size, "T")
+        if config.decoding != MASK_PREDICT:  # it reads the encoder's output
+            rows = _shape("B", "T", config.d_model)
+            boxes = [Box("memory", _shape("B", "S", config.d_model))]
+            boxes.append(Box(f"upsampling to T = {config.upsampling} S", rows, "embedding"))
+            boxes += _numbered(config, "T")
     layer = _layer(config, "T", causal, crosses=True)
     return Column(
         boxes, layer, [*_ended(config, "T"), *_softmax(size, "T")], config.num_decoder_layers
@@ -165,21 +180,31 @@ def _softmax(size, length):
 
 
 def _one_stack(config):
-    boxes = _embedded(config, "text", config.vocabulary_size, "S")
+    name = "bos and text" if getattr(config, "add_bos", False) else "text"
+    boxes = _embedded(config, name, config.vocabulary_size, "S")
     layer = _layer(config, "S", causal=config.HALF == "decoder")
     return Column(boxes, layer, [*_ended(config, "S"), *_head(config)], config.num_layers)
 
 
 def _head(config):
     """The boxes after the last layer of a model with one stack."""
+    rows, vector = _shape("B", "S", config.d_model), _shape("B", config.d_model)
+    transform = [Box("dense layer and norm", rows, "output")]
     if isinstance(config, LanguageModelConfig):  # of a masked one too
-        return _softmax(config.vocabulary_size, "S")
+        first = transform if getattr(config, "transform", False) else []
+        return [*first, *_softmax(config.vocabulary_size, "S")]
+    if isinstance(config, EmbedderConfig):
+        pooled = Box(f"pooling: {config.pooling}", vector, "output")
+        normed = [Box("divided by its length", vector, "output")] if config.normalize else []
+        return [pooled, *normed]
     if isinstance(config, ClassifierConfig):
-        pooled = Box(f"pooling: {config.pooling}", _shape("B", config.d_model), "output")
+        pooled = [Box(f"pooling: {config.pooling}", vector, "output")]
+        if config.pooler != "none":
+            pooled.append(Box(f"dense layer, {config.pooler}", vector, "output"))
         count = config.num_labels
         end = "sigmoid of each label" if config.multi_label else "softmax"
         logits = Box(f"linear to {count:,} labels", _shape("B", count), "output")
-        return [pooled, logits, Box(end, _shape("B", count), "output")]
+        return [*pooled, logits, Box(end, _shape("B", count), "output")]
     if isinstance(config, TaggerConfig):
         return _softmax(config.num_labels, "S")
     if isinstance(config, SpanConfig):

@@ -175,7 +175,8 @@ def test_limits_and_forms_of_a_model_whose_targets_begin_with_a_given_token(tmp_
     candidates = np.zeros((both.tokenizer.source_vocabulary_size, 2), "int32")
     shortlist = tfformer.Shortlist(candidates, np.arange(9, dtype="int32"), both.tokenizer.sha256)
     with pytest.raises(ValueError, match="shortlist must be None if a given token begins each"):
-        tfformer.Translator(both.model, both.tokenizer, shortlist=shortlist)
+        limits = {"max_source_length": 9, "max_target_length": 9}
+        tfformer.Translator(both.model, both.tokenizer, shortlist=shortlist, **limits)
     with pytest.raises(ValueError, match=r"target_language must be None for this model, got \["):
         both.translator.translate(["a"], target_language=["de", "fr"])
 

@@ -6,8 +6,11 @@ import pytest
 from tfformer import (
     Classifier,
     ClassifierConfig,
+    Embedder,
+    EmbedderConfig,
     LanguageModel,
     LanguageModelConfig,
+    NonAutoregressiveConfig,
     SpanConfig,
     TaggerConfig,
     Transformer,
@@ -96,6 +99,24 @@ def test_every_box_is_drawn_with_its_shape(config):
             assert box.text in written and box.shape in written
         assert f"{column.num_layers} ×" in written
     pyplot().close(figure)
+
+
+def test_what_a_family_has_besides_is_drawn():
+    """Two that read no target: the encoder's output is upsampled. And the heads of BERT."""
+    for decoding in ("ctc", "eos"):
+        config = NonAutoregressiveConfig.preset(
+            "test", 17, decoding=decoding, tie_embeddings="all", upsampling=3
+        )
+        decoder = columns_of(config)[1]
+        assert [box.text for box in decoder.before[:2]] == ["memory", "upsampling to T = 3 S"]
+        assert not any("masked" in box.text for box in decoder.layer)
+    [column] = columns_of(ClassifierConfig.preset("test", 17, num_labels=3, pooler="tanh"))
+    assert [box.text for box in column.after[:2]] == ["pooling: mean", "dense layer, tanh"]
+    model = Embedder(EmbedderConfig.preset("test", 17, normalize=True, add_bos=True))
+    [column] = columns_of(model.config)
+    assert column.before[0].text == "bos and text ids"
+    assert size(column.after[-1].shape) == tuple(model(np.ones((3, 5), int)).shape)
+    assert len(column.after) == 2
 
 
 def test_a_recurrent_model_is_refused():
