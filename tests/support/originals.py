@@ -12,7 +12,7 @@ SYSTEMS = {
     "HUGGING_FACE": (
         sys.executable,
         ["torch==2.13.0", "transformers==5.24.0", "sentencepiece==0.2.3", "sacremoses",
-         "safetensors", "tokenizers"],
+         "safetensors", "tokenizers", "protobuf", "tiktoken"],
     ),
     "OPENNMT": (
         "python3.10",

@@ -50,6 +50,7 @@ class Translating(Service):
 
     ABOUT = LARGEST = COSTS = ""
     output = "translation"
+    first_token = None  # the id that each target begins with by default
 
     def limits(self):
         characters = self.max_source_length * CHARACTERS_PER_TOKEN

@@ -214,6 +214,10 @@ class SentencePieceModel(Side):
     def _language_pieces(self):
         """{piece: id} of the languages, the default first: the model names them as those that it
         accepts, and they are control pieces."""
+        model, own = self._processor, range(EOS + 1, self.size)
+        control = (self.pieces[n] for n in own if model.is_control(n))
+        if not any(not piece.startswith(FILLING) for piece in control):
+            return {}  # without `sentencepiece_model_pb2`, which needs a newer protobuf
         from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
         found = {}

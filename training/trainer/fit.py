@@ -120,7 +120,7 @@ class Training:
             raise RunError(f"{self.state.last} is missing, though {LOG} has epochs of a training")
         config = self.directory / "config.json"
         if self.state.progress["best"] and not config.is_file():
-            raise RunError(f"{config}, the best model so far, is missing")
+            raise RunError(f"{config} is missing, which has the best model so far")
         place = self.state.step()
         if self.strategy.any(place != self.strategy.chiefs(place)):
             raise RunError(
