@@ -17,9 +17,9 @@ import marian_original as marian
 import numpy as np
 import sentencepiece
 import torch
+import transformers
 from transformers import (
     AutoModelForSeq2SeqLM,
-    AutoTokenizer,
     GenerationConfig,
     MT5Config,
     MT5ForConditionalGeneration,
@@ -80,7 +80,8 @@ FOLDERS = {
 
 def load(folder):
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
-    return model, AutoTokenizer.from_pretrained(folder)
+    named = json.loads((folder / "tokenizer_config.json").read_text())["tokenizer_class"]
+    return model, getattr(transformers, named).from_pretrained(folder)
 
 
 def write(
