@@ -165,6 +165,10 @@ class BytePairs(Side):
 
     def _split(self, text):
         """Valid UTF-8 with `CUT` between words."""
+        if self.prefix_space:
+            text = tf.strings.regex_replace(text, "^([^ ])", r" \1")
+        if not self.words:
+            return text
         text = tf.strings.regex_replace(
             text, f"([{BLANK}]+)([{BLANK}][^{BLANK}])", rb"\1" + CUT + rb"\2"
         )
@@ -172,9 +176,7 @@ class BytePairs(Side):
 
     def encode(self, text):
         text = self.clean(text)
-        if self.prefix_space:
-            text = tf.strings.regex_replace(text, "^([^ ])", r" \1")
-        if self.words:
+        if self.words or self.prefix_space:
             text = self._split(text)
         if self._pattern:
             rewrite = CUT + rb"\1" + CUT
