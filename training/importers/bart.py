@@ -25,6 +25,7 @@ from .marian_weights import alternating, require_sinusoids
 from .options import (
     ACTIVATIONS,
     EPSILON,
+    SIZES,
     activation_of,
     read_json_object,
     require_files,
@@ -36,11 +37,6 @@ from .weights import Weights
 
 NEEDED = ("config.json",)
 OTHERS = (*FILES, "generation_config.json", "model-*.safetensors")
-SIZES = (
-    "vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
-    "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
-    "pad_token_id", "decoder_start_token_id", "eos_token_id",
-)  # fmt: skip
 BART, PEGASUS = "bart", "pegasus"
 OFFSET = 2  # the first position of BART
 

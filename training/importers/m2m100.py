@@ -26,6 +26,7 @@ from .m2m100_text import read_text
 from .options import (
     ACTIVATIONS,
     EPSILON,
+    SIZES,
     activation_of,
     read_json_object,
     require_files,
@@ -42,11 +43,6 @@ OTHERS = (
     "added_tokens.json", "generation_config.json", "model-*.safetensors",
     "sentencepiece.bpe.model", "special_tokens_map.json",
     "tokenizer.json", "tokenizer_config.json", "vocab.json",
-)  # fmt: skip
-SIZES = (
-    "vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
-    "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
-    "pad_token_id", "decoder_start_token_id", "eos_token_id",
 )  # fmt: skip
 # Options that must have one value: {name: (the value, the default)}.
 FIXED = {"model_type": ("m2m_100", None), "tie_word_embeddings": (True, True)}

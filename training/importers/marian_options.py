@@ -5,6 +5,7 @@ from tfformer.config import TransformerConfig
 from .options import (
     ACTIVATIONS,
     EPSILON,
+    SIZES,
     activation_of,
     read_json_object,
     require_fixed,
@@ -12,11 +13,6 @@ from .options import (
     require_whole,
 )
 
-SIZES = (
-    "vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
-    "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
-    "pad_token_id", "decoder_start_token_id", "eos_token_id",
-)  # fmt: skip
 # Options that must have one value: {name: (the value, the default)}.
 FIXED = {
     "model_type": ("marian", None),

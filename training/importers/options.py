@@ -5,6 +5,12 @@ from pathlib import Path
 
 from tfformer.files import LONGEST_TEXT, read_bytes
 
+# The whole numbers that every encoder-decoder of BART's design names in its `config.json`.
+SIZES = (
+    "vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
+    "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
+    "pad_token_id", "decoder_start_token_id", "eos_token_id",
+)  # fmt: skip
 EPSILON = 1e-5  # of PyTorch's LayerNorm
 # The activations of Hugging Face by name, and ours.
 ACTIVATIONS = {
