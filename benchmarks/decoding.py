@@ -59,6 +59,8 @@ SYSTEMS = [
     System("tfformer-bfloat16", "tfformer", {"dtype": "bfloat16"}),
     System("tfformer-xla", "tfformer", {"xla": True}),
     System("tfformer-low-latency", "tfformer", {"low_latency": True}),
+    System("tfformer-int8", "tfformer", {"dtype": "int8"}),
+    System("tfformer-int8-low-latency", "tfformer", {"dtype": "int8", "low_latency": True}),
     System("ctranslate2-float32", "ctranslate2", {"compute_type": "float32"}),
     System("ctranslate2-int8", "ctranslate2", {"compute_type": "int8_float32"}),
     System("ctranslate2-bfloat16", "ctranslate2", {"compute_type": "bfloat16"}),

@@ -8,9 +8,9 @@ verifies the model in the way in which the server will run it. Every signature a
 process, through the C API, without Python TensorFlow and with XLA off. The answers must be those of
 the translator in this process. For a few sentences, `beam_search_ids` must find what a plain beam
 search in NumPy finds over the uncached model. With a shortlist, the plain search has the same
-candidates. With bfloat16, which changes the model, the report shows how many translations differ
-from those in float32. What XLA compiles is compared with the stock operations. At the end, one
-rename makes the version visible, and DIRECTORY/N.report.json lists all checks and measurements.
+candidates. With bfloat16 or int8, which change the model, the report shows how many translations
+differ from those in float32. What XLA compiles is compared with the stock operations. At the end,
+one rename makes the version visible, and DIRECTORY/N.report.json lists all checks and measurements.
 
 It also writes the files of a deployment: README.md for this model, with commands that work,
 docker-compose.yml, models.config and monitoring.config. Your changes to them are kept.
@@ -26,16 +26,18 @@ waits some seconds for the compilation. The other signatures need no XLA.
 
 With --low-latency, a translator's `serving_default` has a separate graph for requests of one text.
 They take less time on processors on which TensorFlow uses oneDNN (with AVX512_VNNI or AMX), also on
-a stock server, and most of all without thread flags. The server needs more memory. With --batching,
-the server joins requests, so they contain several texts and gain nothing.
+a stock server, and most of all without thread flags. The server needs more memory. This is the
+default if the matrices of a search step have at most 32 MiB. It gains nothing with --batching,
+because the server joins requests, which then contain several texts.
 
-The gain depends on the processor: --compare-forms measures both on this machine and prints which is
-fastest.
+The gain depends on the processor: --compare-forms measures all forms on this machine and prints
+which is fastest.
 
 Exit codes: 0 exported; 1 an error of the run or the disk, or verification failed: nothing is
 published; 2 wrong usage; 130 or 143 interrupted.
 """
 
+import argparse
 import functools
 import re
 import sys
@@ -73,9 +75,10 @@ def parser():
         help="maximum tokens of a target; default: the run's",
     )  # fmt: skip
     parser.add_argument(
-        "--dtype", choices=["float32", "bfloat16"],
-        help="dtype of matrix products; bfloat16 is for batches on a processor with AMX, and "
-        "changes some translations. Default: float32",
+        "--dtype", choices=["float32", "bfloat16", "int8"],
+        help="dtype of matrix products. int8 is for translators on a processor with VNNI and a "
+        "server from 2.17 on, bfloat16 for batches on a processor with AMX; both change some "
+        "translations. Default: float32",
     )  # fmt: skip
     parser.add_argument(
         "--max-batch-size", type=count(), help="maximum rows of a request; default: 256"
@@ -109,14 +112,15 @@ def _add_form(parser):
         "stock server refuses it",
     )  # fmt: skip
     parser.add_argument(
-        "--low-latency", action="store_true",
+        "--low-latency", action=argparse.BooleanOptionalAction,
         help="a separate graph for requests of one text: faster if TensorFlow uses oneDNN, and "
-        "needs more memory",
+        "needs more memory. Default: for a translator with matrices of at most 32 MiB, without "
+        "--batching",
     )  # fmt: skip
     parser.add_argument(
         "--compare-forms", action="store_true",
-        help="also measure serving_default with --xla and with --low-latency, and print which is "
-        "fastest here",
+        help="also measure serving_default with --xla and with or without --low-latency, and "
+        "print which is fastest here",
     )  # fmt: skip
     parser.add_argument(
         "--explain", action="store_true",
@@ -165,7 +169,8 @@ def export(
         batching: whether to write only the signatures that a server can batch. Default False.
         quick: whether to compare no answers. Default False.
         compare_forms: whether to measure the other forms of `FORMS` too. Default False.
-        options: options of the `Service` that replace the run's own.
+        options: options of the `Service` that replace the run's own. Without `low_latency`, the
+            service chooses it.
 
     Returns:
         (the directory of the version or None, the report). If verification fails, it is None and
@@ -185,11 +190,14 @@ def export(
     service = load_service(run, **options)
     if service.not_exported:
         raise RunError(f"{run}: {service.not_exported}")
+    if "low_latency" not in options and not batching:
+        service.choose_form()
     others = None
     if compare_forms:
+        common = {name: value for name, value in options.items() if name not in FORMS}
 
         def load(**form):
-            return load_service(run, **{**options, **form})
+            return load_service(run, **common, **form)
 
         others = functools.partial(measured, other_forms(service), load)
 
@@ -351,7 +359,10 @@ def run_export(command, arguments, work):
 
 def given(arguments):
     """The arguments that were given. Not every family accepts every other option."""
-    return {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
+    found = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
+    if getattr(arguments, "low_latency", None) is False:  # given as --no-low-latency
+        found["low_latency"] = False
+    return found
 
 
 def _loaded(options):
@@ -359,7 +370,7 @@ def _loaded(options):
     from tfformer.run import load_translator
     from tfformer.shortlist import Shortlist
 
-    if "compare_forms" in options and (own := [FORMS[form] for form in FORMS if form in options]):
+    if "compare_forms" in options and (own := [FORMS[one] for one in FORMS if options.get(one)]):
         raise UsageError(f"--compare-forms cannot be given with {own[0]}")
     if "shortlist" in options:
         options["shortlist"] = Shortlist.load(options["shortlist"])

@@ -140,7 +140,7 @@ def test_false_leaves_a_flag_out_or_denies_it_and_an_empty_list_gives_nothing(mo
     assert given == [["dates", "--run=r", "--no-shared-vocabulary"]]
     with pytest.raises(StopIteration):  # nothing was exported
         tfformer.export_run("r", "d", quick=np.True_, low_latency=False)
-    assert given[1] == ["r", "d", "--quick"]
+    assert given[1] == ["r", "d", "--quick", "--no-low-latency"]
 
 
 def printing(*lines):

@@ -232,6 +232,7 @@ def page_values(name, report, batching, xla):
         "server": "a TensorFlow Serving that is started with XLA on, as\n`docker-compose.yml` does"
         if xla
         else "a stock\nTensorFlow Serving",
+        "minimum": "2.17" if known["dtype"] == "int8" else "2.14",
         "xla": " --xla" if xla else "",
         "curl": curl(name, instances(text, signatures["serving_default"]["defaults"])),
         "curls": "\n".join(curls),

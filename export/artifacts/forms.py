@@ -1,4 +1,4 @@
-"""Measures the forms of `serving_default`: the default one, XLA, and low latency.
+"""Measures the forms of `serving_default`: the usual one, XLA, and low latency.
 
 Which form is fastest depends on the processor, so they are measured on the exporting machine.
 """
@@ -6,27 +6,26 @@ Which form is fastest depends on the processor, so they are measured on the expo
 import shutil
 from pathlib import Path
 
-# {option of a service: option of `export.saved_model`}.
-FORMS = {"xla": "--xla", "low_latency": "--low-latency"}
+# {form: option of `export.saved_model`}. The first two are also options of a service.
+FORMS = {"xla": "--xla", "low_latency": "--low-latency", "usual": "--no-low-latency"}
 
 # A form counts as faster only if it takes at most this share of the exported form's time.
 LESS = 0.95
 
 
 def other_forms(service):
-    """The other forms that a service's family supports. Raises a UsageError if there are none."""
+    """The forms besides that of the service. Raises a UsageError if its family has no others."""
     from ..verification.errors import UsageError
 
-    unknown = service.unknown(FORMS)
-    if found := [form for form in FORMS if form not in unknown]:
-        return found
-    raise UsageError("--compare-forms is for a model that can be exported in several forms")
+    if service.unknown({"xla": True, "low_latency": True}):
+        raise UsageError("--compare-forms is for a model that can be exported in several forms")
+    return ["xla", "usual" if service.low_latency else "low_latency"]
 
 
 def measured(others, load, folder, texts, progress):
     """Exports each form into `folder` and measures it. Returns {form: {rows: milliseconds}}.
 
-    `load` takes the option of a form and returns the service. A form that the export's options
+    `load` takes the options of a form and returns the service. A form that the export's options
     exclude is skipped, and `progress` gets the reason.
     """
     from .deployment import measure_latency
@@ -34,7 +33,7 @@ def measured(others, load, folder, texts, progress):
     found = {}
     for form in others:
         try:
-            service = load(**{form: True})
+            service = load(**({} if form == "usual" else {form: True}))
         except ValueError as error:
             progress(f"not measured with {FORMS[form]}: {error}")
             continue

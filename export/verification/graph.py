@@ -21,6 +21,8 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from tfformer.inference.int8 import OPERATION
+
 from .errors import BrokenModel, UsageError, one_line
 
 MAIN = "the main graph"
@@ -61,7 +63,7 @@ class Graph:
         """Ops of a library that a stock server does not link."""
         # `tf.raw_ops` has TensorFlow's own, whatever other libraries are in this process.
         return self._where(
-            lambda op: not ("Xla" in op or hasattr(tf.raw_ops, op) or _bare(op) in _text())
+            lambda op: not ("Xla" in op or _is_tensorflow(op) or _bare(op) in _text())
         )
 
     def _where(self, wanted) -> list[str]:
@@ -177,6 +179,11 @@ def _tensor_info(info) -> TensorInfo:
     shape = tf.TensorShape(info.tensor_shape)
     shape = None if shape.rank is None else tuple(shape.as_list())
     return TensorInfo(info.name, tf.as_dtype(info.dtype).name, shape)
+
+
+def _is_tensorflow(op: str) -> bool:
+    """Whether TensorFlow has this op: a public one, or the one of int8, which has no function."""
+    return hasattr(tf.raw_ops, op) or op == OPERATION
 
 
 def _must_compile(definition) -> bool:

@@ -17,7 +17,7 @@ def compare(translator, requests, report, run, options, progress):
     """
     if translator.xla and "beam_search" in report.served:
         compare_stock(report)
-    if translator.dtype == "bfloat16":
+    if translator.dtype in ("bfloat16", "int8"):
         progress("comparing with float32 ...")
         compare_float32(run, requests, report, options)
     elif translator.options["attention_window"]:
@@ -90,7 +90,9 @@ def compare_float32(run, requests, report, options):
     with tf.device("CPU:0"):
         here = translator.functions["serving_default"](tf.constant(texts))["translation"].numpy()
     changed = sum(served["translation"] != here)
-    report.add("bfloat16", [], f"{changed} of {len(texts)} translations differ from float32's")
+    report.add(
+        options["dtype"], [], f"{changed} of {len(texts)} translations differ from float32's"
+    )
 
 
 def compare_stock(report):

@@ -84,10 +84,10 @@ def test_which_form_is_fastest_is_said_in_words():
     assert list(forms.compared(known)) == []
     known["other_forms_milliseconds"] = {
         "xla": {"1": 3.5, "8": 6.0},
-        "low_latency": {"1": 3.7, "8": 4.9},
+        "usual": {"1": 3.7, "8": 4.9},
     }
     one, eight, last = forms.compared(known)
-    each = "as exported 7 ms, --xla 3.5 ms, --low-latency 3.7 ms"
+    each = "as exported 7 ms, --xla 3.5 ms, --no-low-latency 3.7 ms"
     assert one == f"a request of 1: {each}; fastest here: --xla"
     assert eight.endswith("fastest here: as exported") and "a server of your own" in last
 
@@ -112,7 +112,7 @@ def test_all_forms_are_measured(deployed, tmp_path, monkeypatch, capsys):
     found = report["deployment"]["other_forms_milliseconds"]
     assert {form: set(took) for form, took in found.items()} == {
         "xla": {"1", "2"},
-        "low_latency": {"1", "2"},
+        "usual": {"1", "2"},
     }
     assert {check["name"] for check in report["checks"]} >= {"no XLA"}
     assert "a request of 2: " in capsys.readouterr().out

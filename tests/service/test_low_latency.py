@@ -150,3 +150,19 @@ def test_more_than_a_graph_holds_is_refused(model, tokenizer, tmp_path, monkeypa
     with pytest.raises(ValueError, match="low_latency must be False of matrices of more than 17 b"):
         translator.save(str(tmp_path / "model"))
     assert not (tmp_path / "model").exists()
+
+
+def test_an_export_chooses_it_for_small_matrices(model, tokenizer, monkeypatch):
+    def chosen(**options):
+        translator = Translator(model, tokenizer, **{**LIMITS, **options})
+        translator.choose_form()
+        return translator.low_latency
+
+    assert chosen() and not chosen(beam_width=1) and not chosen(dtype="bfloat16")
+    monkeypatch.setattr("tfformer.service.translator.SMALL", 17)
+    assert not chosen()
+
+
+def test_the_size_of_its_constants_is_that_of_the_matrices_of_a_step(model):
+    expected = 4 * sum(rows * columns for rows, columns in of_each_step(model.config))
+    assert low_latency.constant_bytes(fuse(model, 7)[1]) == expected

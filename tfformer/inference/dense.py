@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfformer.inference import int8
 from tfformer.inference.low_latency import multiplied
 from tfformer.layers.weight_matrices import float_matrix
 
@@ -30,6 +31,8 @@ class Dense:
 
 def product(x, weights):
     """x W + b, with all columns."""
+    if "int8" in weights:
+        return int8.product(x, weights) + weights["bias"]
     return tf.nn.bias_add(tf.matmul(x, multiplied(weights)), weights["bias"])
 
 

@@ -24,8 +24,7 @@ class TokenEmbedding:
         if self.output is None:
             x = tf.gather(weights[self.name]["embeddings"], ids)
         else:
-            x = tf.gather(weights[self.output.name]["kernel"], ids, axis=1)
-            x = tf.transpose(x)  # [R, D]
+            x = self.output.embedded(weights, ids)
         return x * tf.cast(self.scale, self.dtype) + positions
 
 

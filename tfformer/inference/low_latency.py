@@ -23,6 +23,9 @@ LAYERS, OUTPUT = "decoder/layer_", "output"
 # The maximum size of all constants of a graph in bytes. Protobuf cannot write 2 GiB, and a graph
 # contains more than its constants.
 LARGEST = 1_900_000_000
+# Up to this size, an export without options has such a graph: the server needs some eight times as
+# much more memory.
+SMALL = 32 * 2**20
 
 
 class Constant:
@@ -35,11 +38,6 @@ class Constant:
 
     def __init__(self, value):
         self._value, self._tensors = value.numpy(), {}
-
-    @property
-    def size(self):
-        """The size in bytes."""
-        return self._value.nbytes
 
     def __tf_tensor__(self, dtype=None, name=None):
         graph = tf.compat.v1.get_default_graph()
@@ -61,23 +59,42 @@ def with_constants(weights):
     Raises:
         ValueError: the constants exceed `LARGEST`.
     """
-    if not isinstance(weights, dict):
-        found = [with_constants(each) for each in weights]
-    else:
-        found = {
-            name: _with_constant(parts) if name.startswith((LAYERS, OUTPUT)) else parts
-            for name, parts in weights.items()
-        }
-        kernel = found[OUTPUT]["kernel"]
-        zeros = tf.zeros(kernel.shape[1:], kernel.dtype)
-        found[OUTPUT]["zeros"] = tf.Variable(zeros, trainable=False)
-    size = sum(one.size for one in tf.nest.flatten(found) if isinstance(one, Constant))
-    if size > LARGEST:
+    if (size := constant_bytes(weights)) > LARGEST:
         raise ValueError(
             f"low_latency must be False of matrices of more than {LARGEST:,} bytes, which no graph "
             f"can hold, got {size:,}"
         )
+    if not isinstance(weights, dict):
+        return [with_constants(each) for each in weights]
+    found = {
+        name: _with_constant(parts) if name.startswith((LAYERS, OUTPUT)) else parts
+        for name, parts in weights.items()
+    }
+    if (kernel := found[OUTPUT].get("kernel")) is not None:  # not in int8
+        zeros = tf.zeros(kernel.shape[1:], kernel.dtype)
+        found[OUTPUT]["zeros"] = tf.Variable(zeros, trainable=False)
     return found
+
+
+def constant_bytes(weights):
+    """The size of all matrices that `with_constants` makes constants."""
+    if not isinstance(weights, dict):
+        return sum(map(constant_bytes, weights))
+    return sum(
+        matrix.shape.num_elements() * matrix.dtype.size
+        for name, parts in weights.items()
+        if name.startswith((LAYERS, OUTPUT))
+        for matrix in _matrices(parts)
+    )
+
+
+def _matrices(parts):
+    """Yields the matrices of a layer, also of nested parts."""
+    for part, value in parts.items():
+        if isinstance(value, dict):
+            yield from _matrices(value)
+        elif part == "kernel" and value.shape.rank == 2:
+            yield value
 
 
 def _with_constant(parts):
@@ -93,7 +110,7 @@ def _with_constant(parts):
 def zeros_of(weights):
     """The variables made by `with_constants`, to store with the others."""
     models = [weights] if isinstance(weights, dict) else weights
-    return [model[OUTPUT]["zeros"] for model in models]
+    return [model[OUTPUT]["zeros"] for model in models if "zeros" in model[OUTPUT]]
 
 
 def multiplied(weights):

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfformer.inference import int8
 from tfformer.inference.dense import Dense, columns, padded_columns
 from tfformer.inference.feed_forward import ACTIVATIONS
 from tfformer.inference.low_latency import multiplied
@@ -33,11 +34,17 @@ class Output:
     def __call__(self, weights, x):
         """Rows [R, D] -> float32 [R, V]."""
         own = weights[self.name]
-        products = tf.matmul(x, multiplied(own))
+        products = int8.product(x, own) if "int8" in own else tf.matmul(x, multiplied(own))
         if "zeros" in own:  # see `tfformer.inference.low_latency`
             products = tf.nn.bias_add(products, own["zeros"])
         logits = tf.cast(columns(products, self.size), tf.float32)
         return logits + own["bias"] if self.has_bias else logits
+
+    def embedded(self, weights, ids):
+        """The columns of ids [R] in the matrix: rows [R, D], for an embedding that shares it."""
+        own = weights[self.name]
+        found = int8.columns(own, ids) if "int8" in own else tf.gather(own["kernel"], ids, axis=1)
+        return tf.transpose(found)
 
     def chosen(self, weights, ids):
         """A function of rows [R, D] -> float32 [R, C] that computes the columns of some ids."""

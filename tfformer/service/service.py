@@ -81,6 +81,10 @@ class Service(abc.ABC):
     def page(self):
         """The `Page` of an export."""
 
+    def choose_form(self):
+        """Set `low_latency`: the form of a SavedModel that is fastest without flags of threads."""
+        self.low_latency = False  # most families have one form
+
     @classmethod
     def unknown(cls, options):
         """The names, first or second ones, that are not arguments of the class."""
@@ -186,10 +190,13 @@ class Service(abc.ABC):
         return self.served(lambda: (inference_layer, root.weights), root.shortlist)
 
 
-def checked_dtype(dtype):
-    """The argument `dtype` of a service; a ValueError if it is not valid."""
-    if dtype not in (None, "float32", "bfloat16"):
-        raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+def checked_dtype(dtype, also=()):
+    """The argument `dtype` of a service, in which `also` is allowed too; a ValueError if it is not
+    valid."""
+    known = ("float32", "bfloat16", *also)
+    if dtype not in (None, *known):
+        listed = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        raise ValueError(f"dtype must be {listed}, got {dtype!r}")
     return dtype
 
 

@@ -11,7 +11,8 @@ from tfformer.config import whole
 from tfformer.config.search_options import ENSEMBLE_MEAN, OPTIONS, takes_second_names
 from tfformer.inference.ensemble import mixed
 from tfformer.inference.fuse import fuse
-from tfformer.inference.low_latency import by_rows, with_constants, zeros_of
+from tfformer.inference.int8 import with_int8
+from tfformer.inference.low_latency import SMALL, by_rows, constant_bytes, with_constants, zeros_of
 from tfformer.models import Transformer
 from tfformer.service.align import align
 from tfformer.service.arguments import (
@@ -118,8 +119,10 @@ class Translator(Translating, Searching):
             whose attention is monotonic. `score` and `align`, which get the whole target, use no
             window.
             0 (default): all source tokens.
-        dtype: the dtype of products, `"float32"` or `"bfloat16"`; softmax, norms and scores are
-            float32. Default None: the model's compute dtype, but float32 in a SavedModel.
+        dtype: the dtype of products: `"float32"`, `"bfloat16"`, or `"int8"` for large matrices
+            (`tfformer.inference.int8`), which are converted once, when they are first used;
+            softmax, norms and scores are float32. Default None: the model's compute dtype, but
+            float32 in a SavedModel.
         shortlist: a `tfformer.shortlist.Shortlist` of this tokenizer. Greedy search,
             `serving_default`, `translate_document`, `beam_search` and `beam_search_ids` then use
             only the candidates of each text. Their log-probabilities are normalised over these, so
@@ -204,7 +207,7 @@ class Translator(Translating, Searching):
         check_sides(model, tokenizer, self.KIND)
         config = model.config
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
-        self.dtype = checked_dtype(dtype)
+        self.dtype, self._int8 = checked_dtype(dtype, also=("int8",)), None
         ENSEMBLE_MEAN.checked(ensemble_mean)
         ensemble = tuple(ensemble)
         if ensemble:
@@ -300,10 +303,19 @@ class Translator(Translating, Searching):
 
     def fused_for(self, positions, dtype=None, few_rows=False):
         """The inference layers and the weights of the model, or of all models of an ensemble."""
+        if (dtype := dtype or self.dtype) != "int8":
+            return self._fused_float(positions, dtype, few_rows)
+        if self._int8 is None:
+            with tf.init_scope():
+                inference_layer, weights = self._fused_float(positions, "float32", few_rows)
+                weights = tf.nest.map_structure(tf.Variable, with_int8(weights))
+                self._int8 = inference_layer, weights
+        return self._int8
+
+    def _fused_float(self, positions, dtype, few_rows):
         if not self.ensemble_mean:
             return super().fused_for(positions, dtype, few_rows)
-        how = positions, dtype or self.dtype, few_rows
-        found = [fuse(model, *how) for model in self.models]
+        found = [fuse(model, positions, dtype, few_rows) for model in self.models]
         return tuple(zip(*found, strict=True))
 
     def search_facts(self, greedy=False):
@@ -321,6 +333,18 @@ class Translator(Translating, Searching):
         more = (explain,) if self.explain else ()
         made = [make(generation) for make in (*SIGNATURES, *more)]
         return {signature.name: signature for signature in made}
+
+    def choose_form(self):
+        """Set `low_latency` if the options allow it and the matrices are small.
+
+        Requests of one text then take 0.5 to 0.7 of the time if TensorFlow uses oneDNN, and 1.04
+        of it otherwise (docs/measured/decoding.md).
+        """
+        alone = self.beam_width == 1 or self.shortlist is not None or self.xla
+        if alone or self.tokenizer.languages or self.dtype == "bfloat16":
+            return
+        _, weights = self.fused(self.dtype or "float32")
+        self.low_latency = constant_bytes(weights) <= SMALL
 
     def saved(self, root):
         served = super().saved(root)
