@@ -85,6 +85,11 @@ def parser():
     )
     add_batching(parser)
     parser.add_argument(
+        "--signatures", nargs="+", metavar="NAME",
+        help="write only these signatures, and serving_default; the server then loads faster and "
+        "needs less memory. Default: all",
+    )  # fmt: skip
+    parser.add_argument(
         "--shortlist", type=Path, metavar="FILE",
         help="written by `tfformer shortlist`: search only among the candidates of a text, for "
         "large vocabularies; changes some translations. Default: search among all pieces",
@@ -158,8 +163,9 @@ def add_option(parser, option, default):
 
 
 def export(
-    run, directory, progress=print, batching=False, quick=False, compare_forms=False, **options
-):
+    run, directory, progress=print, batching=False, signatures=None, quick=False,
+    compare_forms=False, **options,
+):  # fmt: skip
     """Writes and verifies the next version.
 
     Args:
@@ -167,6 +173,7 @@ def export(
         directory: the base directory of the versions; created if missing. Its name is the model's.
         progress: called with a line for each step.
         batching: whether to write only the signatures that a server can batch. Default False.
+        signatures: the names of the signatures to write besides `serving_default`. Default: all.
         quick: whether to compare no answers. Default False.
         compare_forms: whether to measure the other forms of `FORMS` too. Default False.
         options: options of the `Service` that replace the run's own. Without `low_latency`, the
@@ -177,7 +184,8 @@ def export(
         nothing is published.
 
     Raises:
-        UsageError: the directory's name cannot be a model's.
+        UsageError: the directory's name cannot be a model's, or a signature is unknown or cannot
+            be batched.
         RunError, OSError, tf.errors.OpError: nothing is published.
     """
     from tfformer.files import RunError
@@ -207,12 +215,13 @@ def export(
 
     texts = typical_texts(run, service)
     known = service, directory, compare, texts, progress, batching, quick
-    return export_service(*known, others)
+    return export_service(*known, others, signatures)
 
 
 def export_service(
-    service, directory, compare, texts, progress, batching=False, quick=False, others=None
-):
+    service, directory, compare, texts, progress, batching=False, quick=False, others=None,
+    signatures=None,
+):  # fmt: skip
     """Writes and verifies the next version of a `Service` with any model, see `export`.
 
     Args:
@@ -220,16 +229,20 @@ def export_service(
         texts: a result of `typical_texts`.
         others: a function of a folder, texts and `progress` that measures other forms. Default:
             none.
+        signatures: see `export`.
     """
     from .artifacts.deployment import facts
     from .artifacts.publish import scratch
 
-    directory = Path(directory)
+    directory, served = Path(directory), service.signatures
+    names = [name for name in served if served[name].is_batchable or not batching]
+    if signatures is not None:
+        if unknown := [name for name in signatures if name not in names]:
+            raise UsageError(f"--signatures must be of {', '.join(names)}, got {unknown[0]}")
+        names = [name for name in names if name in ("serving_default", *signatures)]
     directory.mkdir(parents=True, exist_ok=True)
     with scratch(directory) as partial:
         model = Path(partial, "model")
-        served = service.signatures
-        names = [name for name in served if served[name].is_batchable or not batching]
         progress("writing the SavedModel ...")
         write(service, names, model)
         report = check(service, names, model, compare, progress, quick)

@@ -7,7 +7,6 @@ import pytest
 from export import saved_model
 from export.artifacts import deployment, forms
 from export.verification import compare, families, serve
-from tfformer.service.score import score
 from tfformer.service.translation import serving_default
 
 SIGNATURES = {"serving_default", "score"}
@@ -22,12 +21,12 @@ def quick(deployed, tmp_path_factory):
     """(the base directory of a quick export, what the command printed)."""
     base = tmp_path_factory.mktemp("quick") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfformer.service.translator.SIGNATURES", (serving_default, score))
         patch.setattr(deployment, "LATENCY_BATCHES", (1,))
         patch.setattr(compare, "compare_in_process", refuse)
         patch.setattr(serve, "serve_in_python", refuse)
         patch.setattr(families, "COMPARISONS", {})
-        assert saved_model.main([str(deployed.parent / "run"), str(base), "--quick"]) == 0
+        words = [str(deployed.parent / "run"), str(base), "--quick", "--signatures", *SIGNATURES]
+        assert saved_model.main(words) == 0
     return base
 
 
@@ -41,6 +40,16 @@ def test_each_signature_answers_once_as_it_is_served(quick):
     assert {"no Python ops", "no XLA", "no custom ops", "weights", "warm-up"} <= set(checks)
     assert {checks[f"served: {name}"] for name in SIGNATURES} == {"1 requests"}
     assert not [name for name in checks if "agreement" in name or "in process" in name]
+
+
+@pytest.mark.parametrize("options", [[], ["--batching"]])
+def test_a_signature_that_cannot_be_written_is_named(deployed, tmp_path, capsys, options):
+    name = "beam_search_ids" if options else "none"
+    words = [str(deployed.parent / "run"), str(tmp_path / "out"), "--signatures", name, *options]
+    assert saved_model.main(words) == 2
+    known = "--signatures must be of serving_default, "
+    error = capsys.readouterr().err
+    assert known in error and error.endswith(f"got {name}\n") and not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
