@@ -1,6 +1,6 @@
 """Compares models of other systems with their exports: `python -m benchmarks.originals`.
 
-    python -m benchmarks.originals marian=models/opus exported/opus --source val.en \\
+    python -m benchmarks.originals transformers=models/opus exported/opus --source val.en \\
         --python /envs/torch/bin/python --beam-width 4
     python -m benchmarks.originals opennmt=model_dir exported/onmt --source val.en --python PYTHON
     python -m benchmarks.originals keras_hub=presets/dates exported/dates --source dates.txt
@@ -26,7 +26,7 @@ from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
 from tfformer.terminal.command import Parser
 
-ORIGINALS = ("marian", "opennmt", "keras_hub")
+ORIGINALS = ("transformers", "opennmt", "keras_hub")
 
 
 def parser():

@@ -1,4 +1,4 @@
-"""A Marian folder of Hugging Face by transformers and PyTorch; see `benchmarks.originals`."""
+"""A folder of Hugging Face by transformers and PyTorch; see `benchmarks.originals`."""
 
 import os
 
@@ -11,8 +11,8 @@ def load(job):
     import transformers
 
     torch.set_num_threads(job["threads"])
-    tokenizer = transformers.MarianTokenizer.from_pretrained(job["folder"])
-    model = transformers.MarianMTModel.from_pretrained(job["folder"]).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"])
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(job["folder"]).eval()
 
     @torch.inference_mode()
     def translate(texts):
