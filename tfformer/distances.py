@@ -61,3 +61,7 @@ class SquaredDistance(SmoothedCrossEntropy):
         # sum (q - p)^2 = sum p^2 - 2 sum q p + sum q^2, so q [N, V] is never built.
         squares = (1 - a + a / size) ** 2 + (size - 1) * (a / size) ** 2
         return ops.sum(ops.square(p), axis=-1) - 2 * ((1 - a) * of_label + a / size) + squares
+
+
+# The losses by the name of a recipe's objective.
+LOSSES = {"cross-entropy": SmoothedCrossEntropy, "kl": KLDivergence, "squared": SquaredDistance}

@@ -4,7 +4,7 @@ has its own pairs.
 
 import numpy as np
 
-EDGES = np.array([12, 16, 20, 24, 32, 64])
+EDGES = (12, 16, 20, 24, 32, 64)
 
 
 class Batches:
@@ -17,19 +17,20 @@ class Batches:
 
     Args:
         lengths: integers [2, 1 + drawn, N], the numbers of tokens of source and target in each
-            segmentation, the usual one first; at most EDGES[-1].
+            segmentation, the usual one first; at most edges[-1].
         batch_tokens: source or target tokens in a batch, padding included.
         seeds: for each model, integers of at least 0 for its order.
+        edges: the maximum length of each bucket, in ascending order. Default: `EDGES`.
 
     Attributes:
         rows: {bucket: rows of its batches}, for the buckets that have pairs.
     """
 
-    def __init__(self, lengths, batch_tokens, seeds):
-        self.lengths, self.seeds = lengths, seeds
-        self.buckets = np.searchsorted(EDGES, lengths[:, 0].max(axis=0))
+    def __init__(self, lengths, batch_tokens, seeds, edges=EDGES):
+        self.lengths, self.seeds, self.edges = lengths, seeds, np.array(edges)
+        self.buckets = np.searchsorted(self.edges, lengths[:, 0].max(axis=0))
         used = np.unique(self.buckets).tolist()
-        self.rows = {bucket: max(1, batch_tokens // int(EDGES[bucket])) for bucket in used}
+        self.rows = {bucket: max(1, batch_tokens // int(self.edges[bucket])) for bucket in used}
         self.order = np.concatenate(
             [
                 np.full(-(-np.count_nonzero(self.buckets == bucket) // rows), bucket)
@@ -67,7 +68,7 @@ class Batches:
             pick = rng.integers(1, segmentations, size=(2, pairs))
             for side in (0, 1):
                 lengths = self.lengths[side, pick[side], np.arange(pairs)]
-                pick[side] = np.where(lengths <= EDGES[self.buckets], pick[side], 0)
+                pick[side] = np.where(lengths <= self.edges[self.buckets], pick[side], 0)
         order = rng.permutation(pairs)
         index = np.stack([order, *pick[:, order]], axis=-1).astype("int32")
         found = {}

@@ -1,7 +1,7 @@
-"""The optimizer of `training.step.muon` as pure functions of arrays, for JAX.
+"""The optimizers of `training.train` as pure functions of arrays, for JAX.
 
-Matrices of the layers learn by Muon, everything else by Adam, both with the clipping and the weight
-decay of `training.train`. Tests compare the two implementations.
+With Muon, matrices of the layers learn by Muon and everything else by Adam. Both have the clipping
+and the weight decay of `training.train`. Tests compare the two implementations.
 """
 
 import jax.numpy as jnp
@@ -12,18 +12,19 @@ from training.step.muon_matrices import PASSES, A, B, C, matrices_of
 MOMENTUM, BETA_1, BETA_2, EPSILON = 0.95, 0.9, 0.98, 1e-9
 
 
-class Muon:
-    """Muon for a model's matrices, Adam for the rest.
+class Optimizer:
+    """Muon for a model's matrices and Adam for the rest, or Adam for all.
 
     Args:
+        name: "muon" or "adam".
         model: the model, whose `trainable_variables` are learned.
         weight_decay: the weight decay of matrices and embeddings.
         clip_norm: the maximum norm of the gradient; 0: no clipping.
         compute_dtype: the dtype of the products that make a step orthogonal.
     """
 
-    def __init__(self, model, weight_decay, clip_norm, compute_dtype):
-        matrices = matrices_of(model)
+    def __init__(self, name, model, weight_decay, clip_norm, compute_dtype):
+        matrices = matrices_of(model) if name == "muon" else {}
         variables = model.trainable_variables
         self.cuts = [matrices.get(variable.path) for variable in variables]
         self.decays = [len(v.shape) > 1 and v.name != "bias" for v in variables]

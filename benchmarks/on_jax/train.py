@@ -21,11 +21,12 @@ r_drop (0), the weight of R-Drop; teacher_weight (0), the teachers' share of the
 --out gets NAME.npz, weights that `benchmarks.on_jax.keep` converts to a run, log.txt, and
 history.json: losses, perplexities and seconds.
 
-Exit codes: 0 trained; 1 an error of a file, or a loss is not finite; 2 wrong usage; 130 or 143
+Exit codes: 0 trained; 1 an error of a file, or no loss is finite; 2 wrong usage; 130 or 143
 interrupted.
 """
 
 import argparse
+import functools
 import math
 import os
 import sys
@@ -113,7 +114,7 @@ def fault(options):
     return None
 
 
-def train(models, batches, recipe, minutes, validation, say, clock):
+def train(models, batches, recipe, minutes, validation, say, clock, rates):
     """Trains the models. Returns the history, a dict for each epoch.
 
     The last entry is for the mean of the last epochs' weights, which `models.total` then has.
@@ -126,15 +127,17 @@ def train(models, batches, recipe, minutes, validation, say, clock):
         validation: a function of `Models.validation`.
         say: called with a line.
         clock: returns the seconds since the beginning.
+        rates: a function of the number of steps that returns the learning rates, [steps], or
+            [steps, models].
 
     Raises:
-        ValueError: a loss is not finite.
+        ValueError: no model has a finite loss.
     """
-    models.compile(batches.rows)
+    models.compile(batches)
     say(f"compiled after {clock():.0f} s")
     number, seen, history = 0, 0.0, []
     epochs, unmeasured = recipe["epochs"], min(UNMEASURED, len(batches) // 2)
-    schedule = rates(models, recipe, epochs * len(batches))
+    schedule = rates(epochs * len(batches))
     averaged = min(recipe["average"], epochs)
     epoch = 0
     while epoch < epochs:
@@ -148,13 +151,13 @@ def train(models, batches, recipe, minutes, validation, say, clock):
                 models.losses()  # all steps so far have ended
                 since = clock()
         losses = models.losses()
-        if not all(map(math.isfinite, losses)):
+        if not any(map(math.isfinite, losses)):
             raise ValueError(f"losses must be finite, got {losses.tolist()} in epoch {epoch + 1}")
         if epoch == 0 and minutes:
             seconds = (clock() - since) / max(1, len(batches) - unmeasured - 1) * len(batches)
             epochs = min(epochs, max(2, 1 + int((60 * minutes - clock()) / (1.02 * seconds))))
             averaged = min(averaged, epochs)
-            schedule = rates(models, recipe, epochs * len(batches))
+            schedule = rates(epochs * len(batches))
             say(f"{epochs} epochs of {seconds:.1f} s")
         epoch += 1
         row = {"epoch": epoch, "loss": ((losses - seen) / len(batches)).tolist()}
@@ -169,18 +172,19 @@ def train(models, batches, recipe, minutes, validation, say, clock):
     return history
 
 
-def rates(models, recipe, steps):
+def rates_of(recipe, d_model, steps):
     """The learning rate of each step."""
     import numpy as np
 
     from tfformer import WarmupSchedule
 
     schedule = WarmupSchedule(
-        models.model.config.d_model,
+        d_model,
         recipe["warmup_steps"],
         recipe["learning_rate_scale"],
         total_steps=steps,
         cooldown_steps=round(recipe["cooldown"] * steps),
+        rises=recipe["warmup"],
     )
     return np.asarray(schedule(np.arange(steps)))
 
@@ -244,7 +248,8 @@ def _run(command, options):
             f"steps an epoch, {len(options.models)} models, after {clock():.0f} s"
         )
         validation = models.validation(val)
-        history = train(models, batches, recipe, options.minutes, validation, say, clock)
+        rates = functools.partial(rates_of, recipe, models.model.config.d_model)
+        history = train(models, batches, recipe, options.minutes, validation, say, clock, rates)
         kind = "float16" if options.half else "float32"
         for n, one in enumerate(options.models):
             found = [np.asarray(x[n], kind) for x in models.total]

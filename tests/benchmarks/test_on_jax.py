@@ -28,7 +28,7 @@ pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
-from benchmarks.on_jax.optimizer import Muon  # noqa: E402
+from benchmarks.on_jax.optimizer import Optimizer  # noqa: E402
 
 
 @pytest.mark.slow
@@ -46,7 +46,7 @@ def test_the_optimizer_is_that_of_the_training(clip_norm, steps):
     vectors = [v for v in variables if len(v.shape) < 2 or v.name == "bias"]
     theirs.exclude_from_weight_decay(var_list=vectors)
     theirs.build(variables)
-    ours = Muon(model, weight_decay=0.7, clip_norm=clip_norm, compute_dtype="float32")
+    ours = Optimizer("muon", model, weight_decay=0.7, clip_norm=clip_norm, compute_dtype="float32")
     state, rng = ours.start(weights), np.random.default_rng(11)
     for number in range(steps):
         size = 0.001 if number == 2 else 0.3  # once below the norm that is clipped

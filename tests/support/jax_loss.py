@@ -35,7 +35,7 @@ def main(path, out):
     weights = [jnp.asarray(named["student"][name]) for name in models.names]
     seeds = jax.tree.map(lambda x: x[0], models.state[1])
     given = jnp.asarray(arrays["source"]), jnp.asarray(arrays["labels"])
-    known = models.r_drop[0], models.teacher_weight[0], models.teachers
+    known = {name: x[0] for name, x in models.options.items()}, models.teachers, jnp.float32(0)
     (loss, _), gradients = jax.value_and_grad(models._loss, has_aux=True)(
         weights, seeds, *given, *known
     )

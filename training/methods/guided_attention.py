@@ -1,7 +1,7 @@
 """Guided attention: a penalty for cross-attention heads that are far from the diagonal, or from
 given alignments."""
 
-import tensorflow as tf
+from keras import ops
 
 from tfformer.config import PAD
 
@@ -48,28 +48,28 @@ class GuidedAttention:
     def __call__(self, attention, inputs):
         if "links" in inputs:
             cost = -linked(inputs["source_words"], inputs["target_words"], inputs["links"])
-            attention = [tf.math.log(weights + MINIMUM) for weights in attention]
+            attention = [ops.log(weights + MINIMUM) for weights in attention]
         else:
             cost = off_the_diagonal(inputs["source_ids"], inputs["target_ids"])  # [B, T, S]
         of_layers = [
-            tf.reduce_sum(weights[:, : self.heads or None] * cost[:, None], axis=[2, 3])
+            ops.sum(weights[:, : self.heads or None] * cost[:, None], axis=[2, 3])
             for weights in attention
         ]
         # [B, heads] for each layer. Mean over heads and layers, then sum over the rows.
-        return self.weight * tf.reduce_sum(tf.reduce_mean(tf.concat(of_layers, axis=1), axis=1))
+        return self.weight * ops.sum(ops.mean(ops.concatenate(of_layers, axis=1), axis=1))
 
 
 def off_the_diagonal(source_ids, target_ids):
     """W_ts for each pair of tokens, float32 [B, T, S]; 0 if one of them is padding."""
     places, real = [], []
     for ids in (source_ids, target_ids):
-        tokens = ids != PAD
-        count = tf.math.count_nonzero(tokens, axis=1, keepdims=True, dtype=tf.float32)
-        at = tf.cast(tf.range(tf.shape(ids)[1]), tf.float32)
-        places.append(at / tf.maximum(count, 1.0))  # [B, S] or [B, T]
-        real.append(tf.cast(tokens, tf.float32))
+        tokens = ops.cast(ops.not_equal(ids, PAD), "float32")
+        count = ops.sum(tokens, axis=1, keepdims=True)
+        at = ops.cast(ops.arange(ops.shape(ids)[1]), "float32")
+        places.append(at / ops.maximum(count, 1.0))  # [B, S] or [B, T]
+        real.append(tokens)
     distance = places[1][:, :, None] - places[0][:, None]
-    cost = 1 - tf.exp(-tf.square(distance) / (2 * WIDTH**2))
+    cost = 1 - ops.exp(-ops.square(distance) / (2 * WIDTH**2))
     return cost * real[1][:, :, None] * real[0][:, None]
 
 
@@ -81,12 +81,12 @@ def linked(source_words, target_words, links):
     Args:
         source_words, target_words, links: see `training.data.links.Links.inputs`.
     """
-    pairs = tf.reshape(links, [tf.shape(links)[0], -1, 2])  # [B, L, 2]
+    pairs = ops.reshape(links, (ops.shape(links)[0], -1, 2))  # [B, L, 2]
     source, target = (
-        tf.cast(words[:, None] == pairs[..., side, None], tf.float32)  # [B, L, S] and [B, L, T]
+        ops.cast(ops.equal(words[:, None], pairs[..., side, None]), "float32")  # [B, L, S or T]
         for side, words in enumerate((source_words, target_words))
     )
     # 0 means no word, and in links no link: these must not match.
-    source *= tf.cast(source_words > 0, tf.float32)[:, None]
-    found = tf.minimum(tf.einsum("blt,bls->bts", target, source), 1.0)
-    return tf.math.divide_no_nan(found, tf.reduce_sum(found, axis=2, keepdims=True))
+    source *= ops.cast(ops.greater(source_words, 0), "float32")[:, None]
+    found = ops.minimum(ops.einsum("blt,bls->bts", target, source), 1.0)
+    return ops.divide_no_nan(found, ops.sum(found, axis=2, keepdims=True))

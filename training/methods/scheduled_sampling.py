@@ -12,15 +12,12 @@ import math
 
 import tensorflow as tf
 
-from tfformer.config import BOS, EOS, PAD
+from tfformer.config import PAD
 
 from .method import note
+from .own_tokens import mixed, never, replaced
 
 REPLACED = "replaced"
-# The number of mixed embeddings, as in Mihaylova and Martins.
-MIXED = 5
-# Ids that never occur inside a target.
-NEVER = (PAD, BOS, EOS)
 
 
 class ScheduledSampling:
@@ -78,48 +75,21 @@ class ScheduledSampling:
                 tf.random.stateless_uniform(tf.shape(ids[:, 1:]), of_pass) < share
             )
             if self.by == "mixed":
-                read, found = self._mixed(inputs, logits, inside)
+                read, found = mixed(inputs, logits, inside)
             else:
-                found = self._own(logits, ids, inside, of_pass + 1)
+                found = replaced(ids, self._own(logits, ids, of_pass + 1), inside)
                 read = {**inputs, "target_ids": found}
         tokens = tf.math.count_nonzero(ids[:, 1:], dtype=tf.float32)
         note(model, REPLACED, tf.math.count_nonzero(found != ids, dtype=tf.float32), tokens)
         return read, labels, None
 
-    def _own(self, logits, ids, inside, seed):
-        """The target ids, replaced by the model's own where `inside` [B, T - 1] is True."""
+    def _own(self, logits, ids, seed):
+        """The model's own tokens, [B, T - 1]."""
         if self.by == "argmax":
-            own = tf.argmax(logits, axis=-1, output_type=ids.dtype)
-        else:
-            rows = tf.reshape(logits, [-1, logits.shape[-1]])  # [B * (T - 1), V]
-            own = tf.random.stateless_categorical(rows, 1, seed, ids.dtype)
-            own = tf.reshape(own, tf.shape(inside))  # [B, T - 1]
-        return tf.concat([ids[:, :1], tf.where(inside, own, ids[:, 1:])], axis=1)
-
-    @staticmethod
-    def _mixed(inputs, logits, inside):
-        """The inputs with mixed ids and weights for each position, and ids to count replacements.
-
-        In these ids, the likeliest token replaces the true one wherever tokens are mixed.
-        """
-        ids = inputs["target_ids"]
-        best, own = tf.math.top_k(logits, MIXED)  # [B, T - 1, 5]
-        own, weights = tf.cast(own, ids.dtype), tf.nn.softmax(best)
-        true = tf.repeat(ids[:, 1:, None], MIXED, axis=2)
-        one = tf.one_hot(tf.zeros_like(ids), MIXED)  # all weight on the first
-        own = tf.where(inside[:, :, None], own, true)
-        weights = tf.where(inside[:, :, None], weights, one[:, 1:])
-        first = tf.repeat(ids[:, :1, None], MIXED, axis=2)
-        mixed = {
-            "mixed_ids": tf.concat([first, own], axis=1),
-            "mixed_weights": tf.concat([one[:, :1], weights], axis=1),
-        }
-        return {**inputs, **mixed}, tf.concat([ids[:, :1], own[:, :, 0]], axis=1)
-
-
-def never(size):
-    """A float32 [V] to add to logits [..., V], so that pad, bos and eos are never chosen."""
-    return tf.reduce_sum(tf.one_hot(NEVER, size, on_value=-1e9, off_value=0.0), axis=0)
+            return tf.argmax(logits, axis=-1, output_type=ids.dtype)
+        rows = tf.reshape(logits, [-1, logits.shape[-1]])  # [B * (T - 1), V]
+        own = tf.random.stateless_categorical(rows, 1, seed, ids.dtype)
+        return tf.reshape(own, tf.shape(ids[:, 1:]))  # [B, T - 1]
 
 
 def inverse_sigmoid_k(share, steps):

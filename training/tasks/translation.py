@@ -4,9 +4,8 @@ import tensorflow as tf
 
 from tfformer.config import BOS
 from tfformer.config.search_options import OPTIONS
-from tfformer.distances import KLDivergence, SquaredDistance
+from tfformer.distances import LOSSES
 from tfformer.layers.packing import without_padding
-from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER
 from tfformer.terminal.progress_bar import Bar
@@ -19,8 +18,6 @@ from .task import Task, require_defaults
 
 # Texts in a batch of translations.
 BATCH = 128
-# The losses by the name of `Recipe.objective`.
-LOSSES = {"cross-entropy": SmoothedCrossEntropy, "kl": KLDivergence, "squared": SquaredDistance}
 
 
 class Translation(Task):

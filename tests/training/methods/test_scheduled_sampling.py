@@ -9,7 +9,8 @@ from variants import make
 
 from tfformer.layers.packing import without_padding
 from training.methods.method import Noted
-from training.methods.scheduled_sampling import NEVER, ScheduledSampling, inverse_sigmoid_k
+from training.methods.own_tokens import NEVER
+from training.methods.scheduled_sampling import ScheduledSampling, inverse_sigmoid_k
 
 B, T, V, N = 5, 7, 17, 1000
 SOURCE = np.array([[5, 9, 3, 0]] * B, "int32")
