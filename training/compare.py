@@ -42,26 +42,41 @@ HOW_IT_IS_COMPUTED = ("strategy", "accumulate", "cores", "checkpoint_steps")
 SCORES = ("bleu", "bleu_multi30k", "chrf", "exact_match", "perplexity")
 
 
-def significance(translations, references):
+def significance(systems, references):
     """The two-sided p-values of the differences from the first system.
 
     By paired bootstrap resampling (Koehn 2004): the share of resampled differences that are at
     least as far from their mean as the measured difference is from 0.
 
-    `translations` is {name: list of strings}; the result is {name: p}, without the first.
+    A system may have several seeds. Its score is then their mean. Each sample draws the sentences,
+    the same for all systems, and for each system as many of its seeds, with replacement. So both
+    the test set and the seeds count as chance. Three seeds vary a little less when they are drawn
+    than when they are trained, so a p just below 0.05 decides nothing.
+
+    Args:
+        systems: {name: a list of strings for each seed}.
+        references: a list of strings.
+
+    Returns:
+        {name: p}, without the first.
     """
-    size = len(references)
-    drawn = np.random.default_rng(0).multinomial(size, [1 / size] * size, SAMPLES)
+    size, rng = len(references), np.random.default_rng(0)
+    drawn = rng.multinomial(size, [1 / size] * size, SAMPLES)
     # How often each pair is drawn, [1 + SAMPLES, N]. In the first row, once: the measured score.
     drawn = np.concatenate([np.ones((1, size), "int32"), drawn.astype("int32")])
-    counts = [_counts(texts, references) for texts in translations.values()]
-    first, *others = (_scores(drawn @ one) for one in counts)
+    found = []
+    for seeds in systems.values():
+        scores = np.stack([_scores(drawn @ _counts(texts, references)) for texts in seeds])
+        chosen = rng.integers(len(seeds), size=(len(seeds), SAMPLES))
+        resampled = np.take_along_axis(scores[:, 1:], chosen, axis=0)
+        found.append(np.append(scores[:, 0].mean(), resampled.mean(axis=0)))  # [1 + SAMPLES]
+    first, *others = found
     values = []
     for scores in others:
         measured, *resampled = scores - first
         extreme = np.abs(resampled - np.mean(resampled)) >= abs(measured)
         values.append((1 + int(extreme.sum())) / (1 + SAMPLES))
-    return dict(zip(list(translations)[1:], values, strict=True))
+    return dict(zip(list(systems)[1:], values, strict=True))
 
 
 def _counts(texts, references):
@@ -115,7 +130,8 @@ def compare(runs, pairs, language=None, say=lambda line: None):
         say(f"{name}: translating {len(pairs):,} sources ...")
         require_family(run, read_config(run), *TRANSLATING)
         translator = load_service(run)
-        scores, translations[name] = evaluate(translator, pairs, language=language)
+        scores, texts = evaluate(translator, pairs, language=language)
+        translations[name] = [texts]
         scores["parameters"] = translator.model.count_params()
         scores["vocabulary"] = sha256(translator.tokenizer.target_model).hexdigest()
         if rows := read_history(run):

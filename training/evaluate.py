@@ -210,19 +210,32 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     """
     import tensorflow as tf
 
-    from .metrics.bleu import bleu, bleu_multi30k, chrf
     from .tasks.translation import translations_of
 
     sources = [pair.source for pair in pairs]
-    references = [pair.target for pair in pairs]
     translator.translate(sources[:1], greedy=greedy)
     started = time.monotonic()
     translations = translations_of(translator, sources, batch_size, greedy)
     seconds = time.monotonic() - started
     tokens = int(tf.size(translator.tokenizer.encode_target(tf.constant(translations)).values))
-    metrics = {"bleu": bleu, "chrf": chrf}
+    scores = {
+        **translator.search_facts(greedy),
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+        "sentences_per_second": len(pairs) / seconds,
+    }
+    if "score" in translator.signatures:
+        scores["perplexity"] = forced_perplexity(translator, pairs, batch_size)
+    return scores | scores_of_texts(translations, pairs, language), translations
+
+
+def scores_of_texts(translations, pairs, language=None):
+    """The scores of translations alone, a dict for JSON. For the arguments, see `evaluate`."""
+    from .metrics.bleu import bleu, bleu_multi30k, chrf
+
+    references = [pair.target for pair in pairs]
     scores = {}
-    for name, metric in metrics.items():
+    for name, metric in {"bleu": bleu, "chrf": chrf}.items():
         scores[name], scores[f"{name}_signature"] = metric(translations, references)
     if language:
         score, signature = bleu_multi30k(translations, references, language)
@@ -231,13 +244,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
         "exact_match": exact_match(translations, references),
         "repeated_words": repeated_words(translations),
         "pairs": len(pairs),
-        **translator.search_facts(greedy),
-        "seconds": seconds,
-        "tokens_per_second": tokens / seconds,
-        "sentences_per_second": len(pairs) / seconds,
     }
-    if "score" in translator.signatures:
-        scores["perplexity"] = forced_perplexity(translator, pairs, batch_size)
     groups = {}
     for pair, translation in zip(pairs, translations, strict=True):
         if pair.group:
@@ -251,7 +258,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
             scores["groups"][name] = {
                 "pairs": len(own[0]), "exact_match": exact_match(*own), "bleu": bleu(*own)[0],
             }  # fmt: skip
-    return scores, translations
+    return scores
 
 
 def print_scores(scores, name):

@@ -55,8 +55,8 @@ def test_a_difference_by_chance_is_not_significant():
     def disturbed(places):
         return [f"{text} x" if n in places else text for n, text in enumerate(references)]
 
-    same = {"first": disturbed(range(0, 97, 2)), "second": disturbed(range(1, 97, 2))}
-    better = {"first": disturbed(range(0, 97, 2)), "second": disturbed([])}
+    same = {"first": [disturbed(range(0, 97, 2))], "second": [disturbed(range(1, 97, 2))]}
+    better = {"first": [disturbed(range(0, 97, 2))], "second": [disturbed([])]}
     assert compare.significance(same, references)["second"] > 0.1
     assert compare.significance(better, references)["second"] < 0.01
 
@@ -66,14 +66,28 @@ def test_texts_without_a_common_4_gram_differ_too():
     references = ["a red bird flies far away", "the old man walks home now"] * 30
     good = ["a red bird sings far away", "the old man runs home now"] * 30
     bad = ["red a flies bird away far", "old the walks man now home"] * 30
-    found = compare.significance({"good": good, "bad": bad}, references)
+    found = compare.significance({"good": [good], "bad": [bad]}, references)
     assert found["bad"] < 0.01
 
 
 def test_systems_that_say_the_same_do_not_differ():
     references = ["red north blue", "south west", "north"] * 20
     said = ["red north", "south", "north"] * 20
-    assert compare.significance({"first": said, "second": list(said)}, references) == {"second": 1}
+    found = compare.significance({"first": [said], "second": [list(said)]}, references)
+    assert found == {"second": 1}
+
+
+def test_a_difference_that_seeds_explain_is_not_significant():
+    rng = random.Random(5)
+    references = [" ".join(rng.choices(tiny.WORDS, k=9)) for _ in range(97)]
+
+    def disturbed(count):
+        return [f"{text} x" if n < count else text for n, text in enumerate(references)]
+
+    first, near = [disturbed(n) for n in (0, 40, 80)], [disturbed(n) for n in (10, 50, 95)]
+    assert compare.significance({"first": first, "second": near}, references)["second"] > 0.3
+    pair = {"first": first[1:2], "second": near[1:2]}
+    assert compare.significance(pair, references)["second"] < 0.01
 
 
 def test_a_significant_p_value_is_about_twice_the_one_of_sacrebleu():
@@ -88,7 +102,8 @@ def test_a_significant_p_value_is_about_twice_the_one_of_sacrebleu():
     }
     test = PairedTest(list(systems.items()), {"BLEU": BLEU()}, [references], "bs", 4000)
     one_sided = test()[1]["BLEU"][1].p_value
-    found = compare.significance(systems, references)["second"]
+    found = {name: [texts] for name, texts in systems.items()}
+    found = compare.significance(found, references)["second"]
     assert found == pytest.approx(2 * one_sided, abs=0.02) and found < 0.1
 
 
