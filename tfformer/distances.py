@@ -63,5 +63,7 @@ class SquaredDistance(SmoothedCrossEntropy):
         return ops.sum(ops.square(p), axis=-1) - 2 * ((1 - a) * of_label + a / size) + squares
 
 
-# The losses by the name of a recipe's objective.
-LOSSES = {"cross-entropy": SmoothedCrossEntropy, "kl": KLDivergence, "squared": SquaredDistance}
+def loss_of(objective, smoothing):
+    """The loss for a recipe's objective: "cross-entropy", "kl" or "squared"."""
+    losses = {"cross-entropy": SmoothedCrossEntropy, "kl": KLDivergence, "squared": SquaredDistance}
+    return losses[objective](smoothing)

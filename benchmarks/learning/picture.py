@@ -1,6 +1,5 @@
 """Draws a study: how its rows learn, epoch by epoch, and their results."""
 
-from training.report.history import read_history
 from training.report.picture import pyplot, write_picture
 from training.report.picture_style import colour, mark
 
@@ -12,8 +11,8 @@ def draw(path, trainings, curve, figure, title):
 
     Args:
         path: the PNG file.
-        trainings: each has `row`, its name, `run`, its directory, and `figures()`, numbers by name,
-            or None if it is not finished.
+        trainings: each has `row`, its name, `history()`, a dict for each epoch, and `figures()`,
+            numbers by name, or None if it is not finished.
         curve: a column of `log.csv`, drawn by epoch, a line for each seed.
         figure: the name of a number, drawn as a dot for each seed.
         title: the title of that number.
@@ -26,7 +25,7 @@ def draw(path, trainings, curve, figure, title):
     for one, found in done:
         number = rows.index(one.row)
         look = {"color": colour(number), "marker": mark(number)}
-        history = [row for row in read_history(one.run) if curve in row]
+        history = [row for row in one.history() if curve in row]
         epochs, values = ([row[name] for row in history] for name in ("epoch", curve))
         lines.plot(epochs, values, markersize=5, linewidth=1.2, **look)
         dots.plot(found[figure], number, markersize=8, **look)

@@ -150,11 +150,15 @@ class Training:
             output = ["--output", str(self.scores)]
             call(["training.evaluate", str(self.run), *self.study.evaluate, *output], self.log)
 
+    def history(self):
+        """The rows of `log.csv`."""
+        return read_history(self.run)
+
     def figures(self):
         """The results by name, or None if it is not finished."""
         if not self.scores.exists():
             return None
-        history, scores = read_history(self.run), flat(read_json(self.scores))
+        history, scores = self.history(), flat(read_json(self.scores))
         found = {
             "minutes": history[-1]["seconds"] / 60,
             "epochs_to_99": reached(history, "val_bleu", 99),

@@ -68,21 +68,24 @@ def side_by_side(trainings):
             raise
 
 
-def table(trainings, columns):
+def table(trainings, columns, significance=None):
     """Mean and standard deviation over the finished seeds of each row, as Markdown.
 
     Args:
         trainings: each has `row`, its name, and `figures()`, numbers by name, or None if it is not
             finished.
         columns: {the name of a figure: (title, format)}; minutes have no deviation.
+        significance: the p-values of `training.compare.significance` by row, for a last column.
+            Default: no such column.
     """
     rows = {}
     for training in trainings:
         if figures := training.figures():
             rows.setdefault(training.row, []).append(figures)
     names = [name for name in columns if all(name in found for found in sum(rows.values(), []))]
-    titles = [columns[name][0] for name in names]
-    lines = [f"| | seeds | {' | '.join(titles)} |", "|---|" + "--:|" * (1 + len(names))]
+    titles = ["seeds", *(columns[name][0] for name in names)]
+    titles += [] if significance is None else ["p, difference in BLEU from the first row"]
+    lines = [f"| | {' | '.join(titles)} |", "|---|" + "--:|" * len(titles)]
     for row, found in rows.items():
         cells = [str(len(found))]
         for name in names:
@@ -91,5 +94,7 @@ def table(trainings, columns):
             cells.append(form(statistics.mean(values)))
             if len(values) > 1 and name != "minutes":
                 cells[-1] += f" ± {form(statistics.stdev(values))}"
+        if significance is not None:
+            cells.append(f"{significance[row]:.3f}" if row in significance else "")
         lines.append(f"| {row} | {' | '.join(cells)} |")
     return "\n".join(lines)

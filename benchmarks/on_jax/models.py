@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.on_jax.optimizer import Optimizer
 from benchmarks.on_jax.search import beam_search
 from tfformer.config import BOS, PAD
-from tfformer.distances import LOSSES
+from tfformer.distances import loss_of
 from tfformer.files import RunError
 from tfformer.loss import flattened, smoothed_cross_entropy, symmetric_divergence, token_weights
 from tfformer.models import ENCODER_DECODER, FAMILIES
@@ -49,7 +49,7 @@ class Models:
 
     def __init__(self, settings, options, ids, passes, teachers, dtype):
         self.recipe, self.passes = recipe, passes = settings["recipe"], passes
-        self.loss = LOSSES[recipe["objective"]](recipe["smoothing"])
+        self.loss = loss_of(recipe["objective"], recipe["smoothing"])
         self.penalty = None
         if recipe["guided_attention"]:
             self.penalty = GuidedAttention(recipe["guided_attention"], recipe["guided_heads"])
@@ -137,7 +137,8 @@ class Models:
             return jnp.sum(smoothed_cross_entropy(flat, logits, 0.0) * counts), jnp.sum(counts)
 
         part = jax.jit(jax.vmap(part, (0, 0, None, 0)))
-        pairs, step = ids[:, 0].astype("int32"), max(1, VALIDATED // self.size)
+        pairs = ids[:, 0].astype("int32")
+        step = min(pairs.shape[1], max(1, VALIDATED // self.size))
         missing = -pairs.shape[1] % step
         pairs = jnp.asarray(np.pad(pairs, ((0, 0), (0, missing), (0, 0))))
 
@@ -164,7 +165,7 @@ class Models:
             return beam_search(logits, source, width, length_penalty, longest, limit)
 
         part = jax.jit(jax.vmap(part, (0, 0, None)))
-        step = max(1, SEARCHED // self.size)
+        step = min(len(source_ids), max(1, SEARCHED // self.size))
         order = np.argsort(np.count_nonzero(source_ids, axis=1), kind="stable")
         sources = np.pad(source_ids[order], ((0, -len(order) % step), (0, 0)))
 
@@ -279,6 +280,14 @@ def values(variables):
 def stacked(trees):
     """Stacks trees of arrays of one shape to a tree of arrays [trees, ...]."""
     return jax.tree.map(lambda *arrays: jnp.stack(arrays), *trees)
+
+
+def chosen(which, first, second):
+    """Stacked arrays: of the models where `which`, boolean [models], is True, those of `first`."""
+    return [
+        jnp.where(which.reshape(-1, *[1] * (x.ndim - 1)), x, y)
+        for x, y in zip(first, second, strict=True)
+    ]
 
 
 def sides(pairs, reverse):

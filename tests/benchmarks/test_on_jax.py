@@ -1,5 +1,5 @@
-"""Models that train in step on JAX: their optimizer is that of training.train, and what comes out
-is a run whose perplexity is the one that was measured there."""
+"""Models that are trained together on JAX: optimizer, loss and search are those of training.train,
+and a study becomes a table."""
 
 import json
 import os
@@ -12,10 +12,12 @@ import pytest
 import tensorflow as tf
 from paths import ROOT, SUPPORT
 
+from benchmarks.on_jax import pack_studies, score_studies, train_studies
 from benchmarks.on_jax.batches import EDGES, Batches
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from tfformer.config import BOS
 from tfformer.run import model_weights, variable_name
+from tfformer.search import State, StepResult, beam_search
 from training.methods.method import Methods
 from training.methods.teachers import Teachers
 from training.recipe import Recipe
@@ -28,6 +30,7 @@ pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
+from benchmarks.on_jax import search  # noqa: E402
 from benchmarks.on_jax.optimizer import Optimizer  # noqa: E402
 
 
@@ -128,3 +131,65 @@ def test_the_loss_is_that_of_the_training(tmp_path, rng, randomise):
     assert set(found) == set(wanted)
     for name, gradient in wanted.items():
         np.testing.assert_allclose(found[name], gradient / tokens, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("width", "alpha"), [(1, 0.0), (4, 0.6), (5, 2.0)])
+def test_the_search_is_that_of_the_service(rng, width, alpha):
+    """Each source has its own table of what follows a token."""
+    tables = rng.normal(0, 3, (7, 13, 13)).astype("float32")
+    tables[:, :, 3] += 2  # eos
+
+    def step(ids, position, visible, state):
+        return StepResult(tf.gather(state.memory, ids, batch_dims=1), state.cache)
+
+    def logits_of(source, target):
+        return jnp.asarray(tables)[source[:, :1] - 1, target]
+
+    start = State(memory=tf.constant(tables), cache=tf.zeros([7, width, 1, 1]))
+    options = {"beam_width": width, "length_penalty": alpha, "num_results": 1}
+    theirs = beam_search(step, start, 7, 9, **options).token_ids[:, 0].numpy()
+    source = jnp.arange(1, 8)[:, None]
+    ours = np.asarray(search.beam_search(logits_of, source, width, alpha, 9, 9))
+    assert (ours[:, : theirs.shape[1]] == theirs).all() and not ours[:, theirs.shape[1] :].any()
+
+
+STUDY = """
+train = ["{here}/recipe.py", "--r-drop", "0", "--both-ways", "0", "--word-dropout", "0"]
+evaluate = ["--recipe", "{here}/recipe.py", "--split", "val"]
+picture = ["loss", "bleu"]
+[figures]
+perplexity = ["perplexity", "{:.2f}"]
+bleu = ["BLEU, 13a", "{:.2f}"]
+epochs_to_99 = ["epochs to greedy BLEU 99", "{:.1f}"]
+[rows]
+"as it is" = []
+"slower" = ["--learning-rate-scale", "0.1"]
+"recurrent" = ["--family", "recurrent"]
+"BatchNorm by Muon" = ["--normalization", "batch", "--optimizer", "muon"]
+"guided" = ["--guided-attention", "1"]
+"sampled" = ["--scheduled-sampling", "0.3", "--scheduled-sampling-by", "sampled"]
+"mixed" = ["--scheduled-sampling", "0.3", "--scheduled-sampling-by", "mixed"]
+"two losses" = ["--r-drop", "1"]
+"""
+
+
+@pytest.mark.slow
+def test_a_study_becomes_a_table(tmp_path, capfd):
+    (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "recipe.py").write_bytes((SUPPORT / "killing_recipe.py").read_bytes())
+    study, packed, results = (str(tmp_path / name) for name in ("study", "p.npz", "r.jsonl.gz"))
+    assert pack_studies.main([study, "--out", packed]) == 0
+    assert "left out: " in capfd.readouterr().err
+    rows = json.loads(np.load(packed)["rows"].tobytes())
+    assert [len(group) for group in train_studies.groups_of(rows)] == [2, 1, 1, 1, 1, 1]
+    on_jax("-m", "benchmarks.on_jax.train_studies", packed, "--out", results, "--seeds", "0", "5")
+    found = train_studies.read_results(results)
+    assert len(found) == 14 and all(len(one["history"]) == 3 for one in found)
+    losses = {one["rows"][0][1]: one["history"][-1]["loss"] for one in found}
+    assert losses["as it is"] < losses["slower"] < 6
+    words = [results, "--packed", packed, "--studies", study, "--pictures", str(tmp_path / "drawn")]
+    assert score_studies.main(words) == 0
+    lines = capfd.readouterr().out.splitlines()
+    names = [line.split(" | ")[:2] for line in lines if line.startswith("| ")][1:]
+    assert names == [[f"| {row}", "2"] for row in losses]
+    assert len(list((tmp_path / "drawn").iterdir())) == 1

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer.config import BOS
 from tfformer.config.search_options import OPTIONS
-from tfformer.distances import LOSSES
+from tfformer.distances import loss_of
 from tfformer.layers.packing import without_padding
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER
@@ -105,7 +105,7 @@ class Translation(Task):
     def loss(self, recipe, corpus=None):
         # The loss of a candidate is its own probability, without smoothing.
         smoothing = recipe.smoothing if recipe.reward == "none" else 0.0
-        return LOSSES[recipe.objective](smoothing)
+        return loss_of(recipe.objective, smoothing)
 
     def metrics(self, recipe):
         return [TokenAccuracy(), Perplexity()]
