@@ -132,3 +132,21 @@ def test_a_word_of_the_glossary_has_one_short_sentence():
     assert len(rows) == len({word for word, _ in rows}) > 40
     for word, sentence in rows:
         assert re.fullmatch(r"[A-Z][^.]*\.", sentence) and len(sentence.split()) <= 25, word
+
+
+def test_a_table_of_results_has_three_seeds_or_says_one_seed():
+    page = (ROOT / "docs" / "measured" / "methods.md").read_text(encoding="utf-8")
+    sections = re.split(r"(?m)^## ", page)[1:]
+    compared = [one for one in sections if re.search(r"(?m)^\|.*(BLEU|match|right)", one)]
+    assert len(compared) > 10
+    for section in compared:
+        name, text = section.split("\n", 1)
+        tables = re.findall(r"(?ms)^(\|[^\n]*)\n\|[-|: ]+\|\n(.*?)(?=\n\n|\Z)", text)
+        for header, rows in tables:
+            columns = [cell.strip() for cell in header.strip("|").split("|")]
+            if "seeds" in columns:
+                place = columns.index("seeds")
+                counts = [row.strip("|").split("|")[place] for row in rows.splitlines()]
+                assert min(map(int, counts)) >= 3, name
+            elif "claim" not in columns:
+                assert "**One seed.**" in text, name
