@@ -180,7 +180,8 @@ def test_it_is_fine_tuned(tmp_path):
     assert not np.array_equal(*(one["target_embedding/embeddings"] for one in (before, after)))
     translator = tfformer.load_translator(new)
     assert translator.tokenizer.languages["target_language"].default == language
-    assert saved_model.main([str(new), str(tmp_path / "served"), "--quick"]) == 0
+    options = ["--quick", "--signatures", "serving_default"]
+    assert saved_model.main([str(new), str(tmp_path / "served"), *options]) == 0
 
 
 def _loss(run, source, target):

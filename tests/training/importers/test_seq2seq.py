@@ -182,7 +182,10 @@ def test_limits_and_forms_of_a_model_whose_targets_begin_with_a_given_token(tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), [("bart/bart", []), ("t5/flan", ["--quick"])])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("bart/bart", []), ("t5/flan", ["--quick", "--signatures", "serving_default"])],
+)
 def test_the_export_is_verified_and_answers_alike(name, options, tmp_path):
     both = Both(name, tmp_path / "run")
     assert saved_model.main([str(both.directory), str(tmp_path / "exported"), *options]) == 0

@@ -191,10 +191,13 @@ def test_the_others_end_when_the_chief_cannot_begin(tmp_path):
         assert "the chief has failed" in workers.said(1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    "count",
+    # test_resume.py kills one process at chosen moments.
+    [pytest.param(1, marks=pytest.mark.hostile), pytest.param(2, marks=pytest.mark.slow)],
+)
 def test_killed_at_random_is_uninterrupted(tmp_path, count):
-    """SIGKILL in or behind random batches, with all that is drawn from seeds, R-Drop and Muon.
+    """SIGKILL in or after random batches, with all that is drawn from seeds, R-Drop and Muon.
 
     Each worker computes its rows in two parts side by side.
 
