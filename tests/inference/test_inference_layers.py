@@ -211,6 +211,7 @@ CASES = {
         MultiHeadAttention, lambda: MultiHeadAttention(D, 14, num_key_value_heads=7), attention_case
     ),
     "rotary": (Rotary, lambda: Rotary(D // H), places_case),
+    "rotary, extended": (Rotary, lambda: Rotary(D // H, 50.0, 8.0, 100), places_case),
     "alibi": (Alibi, lambda: Alibi(H), places_case),
     "relative": (RelativeBias, lambda: RelativeBias(H, 8, 5), places_case),
     "no positions": (NoPositions, lambda: NoPositions(D), positions_case),

@@ -41,6 +41,17 @@ def test_rotary_positions_are_those_of_keras_hub(heads):
     np.testing.assert_allclose(ours[..., 1::2], theirs[..., K // 2 :], atol=1e-5)
 
 
+def test_frequencies_of_an_extended_model_are_those_of_llama():
+    """Fast pairs stay, slow ones are divided, and those between are interpolated."""
+    options = {"base": 50.0, "factor": 8.0, "length": 100}
+    x = np.tile([1.0, 0.0], K // 2)[None, None].repeat(T, axis=1)
+    expected = oracle_places.turned(x, **options)
+    np.testing.assert_allclose(Rotary(K, **options).turned(x, np.arange(T)), expected, atol=1e-5)
+    of_one = [oracle_places.frequency(50.0 ** (-2 * i / K), 8.0, 100) for i in range(K // 2)]
+    ratios = np.array(of_one) / 50.0 ** (-2 * np.arange(K // 2) / K)
+    assert ratios[0] == 1 and ratios[-1] == 1 / 8 and 1 / 8 < ratios[2] < 1
+
+
 @pytest.mark.parametrize("shift", [1, 13])
 def test_a_product_of_turned_vectors_tells_their_distance_alone(heads, shift):
     rotary, positions = Rotary(K), np.arange(T)
@@ -164,7 +175,9 @@ def test_distances_are_of_the_key_from_the_query():
         (lambda: Rotary(7), "head_size must be even, got 7"),
         (lambda: RelativeBias(H, 6), "num_buckets must be a multiple of 4, got 6"),
         (lambda: RelativeBias(H, 8, 4), "max_distance must be more than half of num_buckets, got"),
-        (lambda: places_of("sinus", H, K), "positions must be one of none, rotary, .* got 'sinus'"),
+        (lambda: Rotary(6, base=0.5), r"base must be a number in \[1, inf\), got 0.5"),
+        (lambda: Rotary(6, factor=0), r"factor must be a number in \[1, inf\), got 0"),
+        (lambda: places_of("sinus", H, K, {}), "positions must be one of none, .* got 'sinus'"),
         (lambda: EncoderLayer(21, 3, 11, attention_positions="rotary"), "even multiple .* rotary"),
         (
             lambda: MultiHeadAttention(D, H, positions="alibi")(

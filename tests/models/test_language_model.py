@@ -24,6 +24,10 @@ VARIANTS = {
         "positions": "none", "attention_positions": "rotary", "num_heads": 7,
         "num_key_value_heads": 1, "normalization": "rms", "norm": "pre",
     },
+    "rotary, wider heads": {
+        "positions": "none", "attention_positions": "rotary", "head_size": 10, "rotary_base": 90.0,
+        "rotary_factor": 3.0, "rotary_length": 40, "output_bias": True,
+    },
     "relative": {"attention_positions": "relative", "normalization": "ada", "unique_layers": 1},
     "alibi": {"positions": "none", "attention_positions": "alibi", "normalization": "simple"},
 }

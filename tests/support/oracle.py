@@ -52,7 +52,7 @@ def head_weights(layer, query, value=None, mask=None, causal=False, below=None):
     """The attention weights of each head, [B, H, T, S]; mask [B, T, S] or what broadcasts to it."""
     value = query if value is None else value
     queries, keys = dense(layer.query_projection, query), dense(layer.key_projection, value)
-    size, found = layer.d_model // layer.num_heads, []
+    size, found = layer.head_size, []
     where = 0.0
     if layer.location is not None:
         if below is None:
@@ -64,7 +64,7 @@ def head_weights(layer, query, value=None, mask=None, causal=False, below=None):
         g = h * layer.key_value_heads // layer.num_heads
         q, k = queries[..., h * size : (h + 1) * size], keys[..., g * size : (g + 1) * size]
         if layer.positions == "rotary":
-            q, k = turned(q), turned(k)
+            q, k = turned(q, **layer.rotary), turned(k, **layer.rotary)
         bias = 0.0
         if layer.positions in ("alibi", "relative"):
             bias = place_bias(layer, h, query.shape[1], causal)
@@ -78,7 +78,7 @@ def multi_head_attention(layer, query, value=None, mask=None, causal=False, belo
     """Concat(head_1, ..., head_h) W_O."""
     weights = head_weights(layer, query, value, mask, causal, below)
     values = dense(layer.value_projection, query if value is None else value)
-    size, heads = layer.d_model // layer.num_heads, []
+    size, heads = layer.head_size, []
     for h in range(layer.num_heads):
         g = h * layer.key_value_heads // layer.num_heads
         heads.append(weights[:, h] @ values[..., g * size : (g + 1) * size])
@@ -283,9 +283,9 @@ def non_autoregressive(model, source_ids, target_ids=None):
 def language_model(model, ids):
     x = embedded(model, ids)
     x = encoder(model.decoder, x, ids != 0, causal=True)
-    if model.config.tie_embeddings == "none":
-        return dense(model.output_projection, x)
-    return x @ array(model.embedding.embeddings).T
+    tied = model.config.tie_embeddings == "all"
+    kernel = array(model.embedding.embeddings).T if tied else array(model.output_projection.kernel)
+    return x @ kernel + (array(model.output_projection.bias) if model.config.output_bias else 0)
 
 
 def text_states(model, ids):

@@ -10,14 +10,25 @@ def array(x):
     return np.asarray(x.numpy(), "float64")
 
 
-def turned(x):
+def turned(x, base=10000, factor=1, length=8192):
     """Each pair of the features of x [B, T, K], turned by the angle of its place."""
     turned = np.zeros(x.shape)
     for t, i in np.ndindex(x.shape[1], x.shape[2] // 2):
-        angle = t / 10000 ** (2 * i / x.shape[2])
+        angle = t * frequency(base ** (-2 * i / x.shape[2]), factor, length)
         turn = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
         turned[:, t, 2 * i : 2 * i + 2] = x[:, t, 2 * i : 2 * i + 2] @ np.array(turn)
     return turned
+
+
+def frequency(frequency, factor, length):
+    """A frequency of Llama 3.1: the lower, the more it is divided."""
+    wavelength = 2 * math.pi / frequency
+    if wavelength < length / 4:
+        return frequency
+    if wavelength > length:
+        return frequency / factor
+    smooth = (length / wavelength - 1) / (4 - 1)
+    return (1 - smooth) * frequency / factor + smooth * frequency
 
 
 def bucket(distance, causal, count=32, maximum=128):

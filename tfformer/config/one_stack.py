@@ -59,6 +59,7 @@ class LanguageModelConfig(OneStackOptions):
         vocabulary_size, num_layers, **options: see `OneStackOptions`.
         tie_embeddings: `"all"` (default), the output layer shares the embedding's matrix; or
             `"none"`.
+        output_bias: whether the output layer has a bias, logits = x W + b. Default False.
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.
@@ -71,6 +72,7 @@ class LanguageModelConfig(OneStackOptions):
 
     _: dataclasses.KW_ONLY
     tie_embeddings: str = option("all", "embedding matrices that are shared", choices=TIED_OR_NOT)
+    output_bias: bool = option(False, "the output layer has a bias")
 
     HALF = "decoder"
 
@@ -134,6 +136,7 @@ class MaskedLanguageModelConfig(TextEncoderOptions, LanguageModelConfig):
     Args:
         transform: whether a dense layer, the activation and a LayerNorm come before the output
             layer, as in BERT. Default False.
+        output_bias: always True, as in BERT.
         **options: see `LanguageModelConfig` and `TextEncoderOptions`.
 
     Raises:
@@ -147,11 +150,14 @@ class MaskedLanguageModelConfig(TextEncoderOptions, LanguageModelConfig):
 
     _: dataclasses.KW_ONLY
     transform: bool = option(False, "a dense layer and LayerNorm come before the output layer")
+    output_bias: bool = option(True, "the output layer has a bias")
 
     HALF = "encoder"
 
     def __post_init__(self):
         super().__post_init__()
+        if not self.output_bias:
+            raise ValueError("output_bias must be True for a masked language model, got False")
         if self.transform and self.activation in ("swiglu", "geglu"):
             raise ValueError(
                 f"activation must not be gated with transform=True, got {self.activation!r}"

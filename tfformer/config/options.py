@@ -70,6 +70,9 @@ class StackOptions:
             Default 0: none.
         head_size: K, the width of a head. Default None: `d_model` / `num_heads`, as in the paper.
             In some models, such as T5, it is another number.
+        rotary_base, rotary_factor, rotary_length: of rotary positions, see
+            `tfformer.layers.relative_positions.Rotary`. Default 10000, 1 and 8192, as in the paper.
+            Other positions ignore them.
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.
@@ -110,6 +113,16 @@ class StackOptions:
     )
     head_size: int | None = option(
         None, "width of an attention head; default d_model / num_heads", minimum=1
+    )
+    rotary_base: float = option(
+        10000.0, "base of the wavelengths of rotary positions", minimum=1, below=math.inf
+    )
+    rotary_factor: float = option(
+        1.0, "factor of the long wavelengths of rotary positions; 1: none", minimum=1,
+        below=math.inf,
+    )  # fmt: skip
+    rotary_length: int = option(
+        8192, "with rotary_factor: the text length before the wavelengths grew", minimum=1
     )
 
     # Whether the model has attention heads, and whether it can be trained here.
@@ -174,6 +187,12 @@ class StackOptions:
     def key_value_width(self) -> int:
         """The total width of all key heads, which is also that of all value heads."""
         return self.heads_width // self.num_heads * self.key_value_heads
+
+    @property
+    def rotary(self) -> dict:
+        """The arguments of `tfformer.layers.relative_positions.Rotary` by name."""
+        names = ("base", "factor", "length")
+        return {name: getattr(self, f"rotary_{name}") for name in names}
 
     @property
     def ends_with_norm(self) -> bool:

@@ -4,7 +4,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.layers import relative_positions
-from tfformer.layers.positions import sinusoids
 
 
 class Places:
@@ -35,7 +34,7 @@ class Rotary(Places):
         super().__init__(layer, name, fusing)
         self.name = f"rotary_{layer.head_size}"
         if self.name not in fusing.weights:
-            table = sinusoids(tf.range(fusing.num_positions), layer.head_size)
+            table = layer.angles(tf.range(fusing.num_positions))
             fusing.weights[self.name] = {"table": tf.cast(table, fusing.dtype)}
 
     def turned(self, weights, x, positions):

@@ -104,6 +104,8 @@ class MultiHeadAttention(Layer):
         location_width: for cross-attention, the width of the convolution over the attention weights
             of the layer below, see `tfformer.layers.location`. Default 0: none.
         head_size: K, the width of a head. Default None: D / h.
+        rotary: with rotary positions, {name: value} of other arguments of
+            `tfformer.layers.relative_positions.Rotary`. Default: the paper's.
 
     Call arguments:
         query: [B, T, D]. It may have more axes before T, as pieces of texts have, [B, P, T, D];
@@ -169,6 +171,7 @@ class MultiHeadAttention(Layer):
         positions="none",
         location_width=0,
         head_size=None,
+        rotary=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -199,7 +202,8 @@ class MultiHeadAttention(Layer):
         self.value_projection = self._projection("value", width)
         self.output_projection = self._projection("output", d_model)
         self.weights_dropout = Dropout(dropout, dtype=self.dtype_policy)
-        known = positions, num_heads, self.head_size
+        self.rotary = dict(rotary or {})
+        known = positions, num_heads, self.head_size, self.rotary
         self.places = places_of(*known, dtype=self.dtype_policy, name="places")
         self.location_width, self.location = location_width, None
         if location_width:
@@ -374,6 +378,7 @@ class MultiHeadAttention(Layer):
             "positions": self.positions,
             "location_width": self.location_width,
             "head_size": self.head_size,
+            "rotary": self.rotary,
         }
 
 

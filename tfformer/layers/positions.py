@@ -17,7 +17,7 @@ def check_rank(x, positions):
         )
 
 
-def sinusoids(positions, d_model):
+def sinusoids(positions, d_model, frequencies=None):
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same angle).
 
     PE(pos + k) is a linear function of PE(pos): each pair (sin, cos) is rotated by k / 10000^...
@@ -27,14 +27,21 @@ def sinusoids(positions, d_model):
     Args:
         positions: [T], integers.
         d_model: D, even.
+        frequencies: of other angles, [D / 2]. Default: those of the equation.
 
     Returns:
         float32 [T, D].
     """
-    frequencies = 10000.0 ** (-np.arange(0, d_model, 2, dtype="float64") / d_model)
+    if frequencies is None:
+        frequencies = frequencies_of(d_model)
     angles = ops.cast(positions, "float32")[:, None] * frequencies.astype("float32")
     interleaved = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(interleaved, (-1, d_model))  # [T, D]
+
+
+def frequencies_of(d_model, base=10000.0):
+    """base^(-2i/d_model) for each pair of features: NumPy float64 [D / 2]."""
+    return base ** (-np.arange(0, d_model, 2, dtype="float64") / d_model)
 
 
 class WithoutWeights(Layer):

@@ -12,9 +12,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from tfformer.config import ATTENTION_POSITIONS
+from tfformer.config import ATTENTION_POSITIONS, number
 from tfformer.layers.layer import Layer, check_whole
-from tfformer.layers.positions import sinusoids
+from tfformer.layers.positions import frequencies_of, sinusoids
+
+# The turns of a pair within `length` from which `Rotary` makes it slower, and leaves it as it is.
+SLOW, FAST = 1, 4
 
 
 class Places(Layer):
@@ -36,14 +39,21 @@ class Places(Layer):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Rotary(Places):
-    """Rotates each pair (x_2i, x_2i+1) by the angle pos / 10000^(2i/K)  (Su et al. 2021, equation
+    """Rotates each pair (x_2i, x_2i+1) by the angle pos / base^(2i/K)  (Su et al. 2021, equation
     34). So the product of a query and a key depends only on their distance. No weights.
+
+    With `factor`, a model can read longer texts than it was trained on, as Llama 3.1 does. A pair
+    that turns at least 4 times within `length` positions stays as it is. One that turns at most
+    once becomes slower by `factor`. Between them, the frequency is interpolated.
 
     Args:
         head_size: K, even.
+        base: at least 1. Default 10000, as in the paper.
+        factor: at least 1. Default 1: none.
+        length: the number of positions before the extension. Default 8192, as in Llama 3.1.
 
     Raises:
-        ValueError: `head_size` is not an even integer of at least 1.
+        ValueError: `head_size` is not an even integer of at least 1, or a number is too small.
 
     Example, a quarter of a circle:
         >>> x = Rotary(head_size=2).turned(np.array([[1.0, 0.0]]), np.array([math.pi / 2]))
@@ -51,16 +61,26 @@ class Rotary(Places):
         [[-0. 1.]]
     """
 
-    def __init__(self, head_size, **kwargs):
+    def __init__(self, head_size, base=10000.0, factor=1.0, length=8192, **kwargs):
         super().__init__(**kwargs)
-        check_whole(head_size=head_size)
+        check_whole(head_size=head_size, length=length)
+        number("base", base, 1, math.inf)
+        number("factor", factor, 1, math.inf)
         if head_size % 2:
             raise ValueError(f"head_size must be even, got {head_size}")
-        self.head_size = head_size
+        self.head_size, self.base, self.factor, self.length = head_size, base, factor, length
+
+    def angles(self, positions):
+        """(sin, cos) of each pair at each position, side by side, float32 [T, K]."""
+        frequencies = frequencies_of(self.head_size, self.base)
+        turns = self.length * frequencies / (2 * math.pi)  # within `length`
+        kept = np.clip((turns - SLOW) / (FAST - SLOW), 0, 1)
+        frequencies = frequencies * (kept + (1 - kept) / self.factor)
+        return sinusoids(positions, self.head_size, frequencies)
 
     def turned(self, x, positions):
         half = self.head_size // 2
-        angles = sinusoids(positions, self.head_size)
+        angles = self.angles(positions)
         angles = ops.reshape(angles, (-1, half, 2))  # [T, K / 2, 2]
         sin, cos = (ops.cast(angles[..., n], x.dtype) for n in (0, 1))  # [T, K / 2]
         pairs = ops.reshape(x, (*ops.shape(x)[:-1], half, 2))  # [..., T, K / 2, 2]
@@ -69,7 +89,8 @@ class Rotary(Places):
         return ops.reshape(turned, ops.shape(x))  # [..., T, K]
 
     def get_config(self):
-        return {**super().get_config(), "head_size": self.head_size}
+        names = ("head_size", "base", "factor", "length")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -200,9 +221,9 @@ def between(queries, keys):
     return ops.cast(keys, "int32")[None, :] - ops.cast(queries, "int32")[:, None]
 
 
-def places_of(positions, num_heads, head_size, **common):
+def places_of(positions, num_heads, head_size, rotary, **common):
     """Make the positions of an attention from `StackOptions.attention_positions`; None for
-    "none". `common` are arguments of every Keras layer.
+    "none". `rotary` are arguments of `Rotary`, `common` those of every Keras layer.
 
     Raises:
         ValueError: `positions` is unknown, or `head_size` is odd for rotary positions.
@@ -210,7 +231,7 @@ def places_of(positions, num_heads, head_size, **common):
     if positions == "none":
         return None
     if positions == "rotary":
-        return Rotary(head_size, **common)
+        return Rotary(head_size, **rotary, **common)
     if positions in ("alibi", "relative"):
         return {"alibi": Alibi, "relative": RelativeBias}[positions](num_heads, **common)
     raise ValueError(

@@ -28,7 +28,8 @@ def self_attention(options, **common):
     """Make the attention of a sequence to itself, which may use relative positions."""
     sizes = options.d_model, options.num_heads, options.attention_dropout
     known = options.num_key_value_heads, options.attention_positions
-    return MultiHeadAttention(*sizes, *known, head_size=options.head_size, **common)
+    own = {"head_size": options.head_size, "rotary": options.rotary}
+    return MultiHeadAttention(*sizes, *known, **own, **common)
 
 
 def feed_forward(options, **common):

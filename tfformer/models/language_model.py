@@ -51,6 +51,7 @@ class LanguageModel(OneStack):
         self.output_projection = Dense(
             config.vocabulary_size,
             tied=config.tie_embeddings == "all",
+            use_bias=config.output_bias,
             dtype=dtype,
             name="output_projection",
         )
