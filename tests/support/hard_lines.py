@@ -30,6 +30,24 @@ def hard_lines(count, seed=11):
     return [*FIXED, *(_line(rng) for _ in range(count - len(FIXED)))][:count]
 
 
+# Tokens of chat models, which are one id in some vocabularies and text in others.
+CHAT = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<tool_call>", "<|begin_of_")
+PLAIN = "the red house is by lake a bird Straße don't 12 2026 ! , .".split()
+
+
+def chat_lines(count, seed=17):
+    """`count` prompts of usual words, some with tokens of chat models, and some hard ones."""
+    rng = random.Random(seed)
+    found = []
+    for _ in range(count):
+        words = rng.choices(PLAIN, k=rng.randint(1, 7))
+        if rng.random() < 0.4:
+            words.insert(rng.randint(0, len(words)), rng.choice(CHAT))
+        line = rng.choice((" ", " ", " ", "\n", "  ", "\n\n ")).join(words)
+        found.append(line if rng.random() < 0.7 else line + _line(rng)[:12])
+    return found
+
+
 def _line(rng):
     parts = []
     for _ in range(rng.randint(1, 9)):

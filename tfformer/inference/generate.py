@@ -54,7 +54,7 @@ def generate(
         special_ids: a model's own `SpecialIds`, if they are not 0, 1, 2, 3 for pad, unk, bos and
             eos. Default: those.
         options: options of `beam_search`, `sample_search` and so on, such as `beam_width`,
-            `num_results`, `top_p`. A `prefix` is given in the model's ids.
+            `num_results`, `top_p`. A `prefix` and `ends` are given in the model's ids.
 
     Returns:
         A `SearchResult`: token_ids int32 [B, W, T] in the model's ids, without the prompt, each
@@ -99,6 +99,8 @@ def generate(
         check(max_length, beam_width=(width, 1))
     if options.get("prefix") is not None:
         options["prefix"] = _prefix(options["prefix"], special)
+    if options.get("ends"):
+        options["ends"] = tf.unstack(special.to_search(tf.constant([*options["ends"]], tf.int32)))
     if source_ids is not None:
         source_ids = _source(source_ids, prompt, special)
         if options.get("coverage_penalty") is not None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -23,6 +24,7 @@ from tfformer.search.rules import (
     ban_ngrams,
     coverage_scores,
     forced_token,
+    is_end,
     likeliest,
     may_be_found,
     penalise_repetition,
@@ -57,6 +59,7 @@ def beam_search(
     keep=(),
     xla=False,
     prompt=None,
+    ends=(),
 ):
     """Extends the W best hypotheses of each sentence, one token at a time.
 
@@ -96,6 +99,7 @@ def beam_search(
         prompt: int32 [B, P], padded with 0 on the left. The search continues it instead of bos, and
             results do not include it. The cache of `state` has P positions and contains all tokens
             but the last, in the first beam of each sentence. Default: bos.
+        ends: ids that end a sequence as eos does, and are its last token. Default: none.
 
     Returns:
         A `SearchResult` with W = `num_results`.
@@ -126,6 +130,7 @@ def beam_search(
         no_repeat_ngram,
         tuple(keep),
         0 if prompt is None else (prompt.shape[1] or tf.shape(prompt)[1]) - 1,
+        ends,
     )
     beam.check(max_length, source_mask)
     limit = limits(max_length, batch_size)
@@ -159,6 +164,7 @@ class Beam:
     no_repeat_ngram: int | None
     keep: tuple
     first: int
+    ends: Sequence = ()
 
     def check(self, max_length, source_mask):
         """Raises a ValueError for a number that breaks a rule. The service checks tensors."""
@@ -192,7 +198,7 @@ class Beam:
     @property
     def num_candidates(self):
         """How many tokens to take so that W are allowed; pad, bos and an early eos are not."""
-        return self.width + (3 if self.no_early_eos else 2)
+        return self.width + 2 + (1 + len(self.ends) if self.no_early_eos else 0)
 
     def penalty(self, length):
         return hypotheses.length_penalty(length, self.length_penalty, self.length_penalty_form)
@@ -263,7 +269,7 @@ class Beam:
             ids=token,
             log_probs=of_chosen(totals),
             scores=scores,
-            finished=h.finished | (token == EOS),
+            finished=h.finished | is_end(token, self.ends),
         )
         return h, cache
 
@@ -286,7 +292,7 @@ class Beam:
         gains = tf.where(may_be_found(tokens), values - normaliser, IMPOSSIBLE)
         if self.no_early_eos:
             early = self._since_prompt(position) < self.min_length - 1
-            gains = tf.where((tokens == EOS) & early, IMPOSSIBLE, gains)
+            gains = tf.where(is_end(tokens, self.ends) & early, IMPOSSIBLE, gains)
         return self._or_only(tokens, gains, logits, normaliser, position, h)
 
     def _or_only(self, tokens, gains, logits, normaliser, position, h):

@@ -1,12 +1,12 @@
 """Greedy search: takes the most probable token at each step. Sampling shares its search of one
 hypothesis."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfformer.config import EOS, PAD
+from tfformer.config import PAD
 from tfformer.search.hypotheses import (
     Hypotheses,
     check,
@@ -16,7 +16,7 @@ from tfformer.search.hypotheses import (
     result,
 )
 from tfformer.search.loop import search_in_blocks
-from tfformer.search.rules import allowed_log_probs, ban_ngrams, penalise_repetition
+from tfformer.search.rules import allowed_log_probs, ban_ngrams, is_end, penalise_repetition
 
 # The maximum number of newest tokens that `stop` receives.
 RECENT = 32
@@ -35,6 +35,7 @@ def greedy_search(
     no_repeat_ngram=None,
     stop=None,
     force_eos=True,
+    ends=(),
 ):
     """Takes the most probable token at each step.
 
@@ -50,6 +51,7 @@ def greedy_search(
             [B]. True ends a sequence there, without eos. Default: only eos ends a sequence.
         force_eos: whether a sequence that reaches `max_length` must end with eos. If False, the
             model chooses its last token too; without eos the sequence is cut. Default True.
+        ends: ids that end a sequence as eos does, and are its last token. Default: none.
 
     Returns:
         A `SearchResult` with W = 1 and without a length penalty.
@@ -71,7 +73,7 @@ def greedy_search(
     def choose(log_probs, position, rows):
         return tf.argmax(log_probs, axis=-1, output_type=tf.int32)
 
-    rules = Rules(min_length, repetition_penalty, no_repeat_ngram, stop, force_eos)
+    rules = Rules(min_length, repetition_penalty, no_repeat_ngram, stop, force_eos, ends)
     return search_one(step, state, batch_size, max_length, choose, skip, prompt, rules)
 
 
@@ -83,6 +85,7 @@ class Rules(NamedTuple):
     no_repeat_ngram: int | None = None
     stop: Callable | None = None
     force_eos: bool = True
+    ends: Sequence = ()
 
     def check(self, max_length):
         """Raises a ValueError for a number that breaks a rule. The service checks tensors."""
@@ -100,7 +103,7 @@ class Rules(NamedTuple):
         if self.repetition_penalty is not None:
             logits = penalise_repetition(logits, h.paths(), self.repetition_penalty)
         limits = h.given["limit"], self.min_length
-        gains = allowed_log_probs(logits, found, *limits, self.force_eos)
+        gains = allowed_log_probs(logits, found, *limits, self.force_eos, self.ends)
         if self.no_repeat_ngram is not None:
             gains = ban_ngrams(gains, h.paths(), position, self.no_repeat_ngram)
         return gains
@@ -139,7 +142,7 @@ def search_one(step, state, batch_size, max_length, choose, skip, prompt, rules)
             log_probs=log_probs,
             scores=log_probs,
             lengths=h.lengths + tf.cast(~h.finished, tf.int32),
-            finished=h.finished | (token == EOS),
+            finished=h.finished | is_end(token, rules.ends),
         ).write(position + 1, token_ids=token)
         return rules.ended(position, h, first), cache
 

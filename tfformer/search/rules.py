@@ -16,18 +16,28 @@ def may_be_found(tokens):
     return (tokens != PAD) & (tokens != BOS)
 
 
-def allowed_log_probs(logits, position, max_length, min_length=0, force_eos=True):
+def is_end(tokens, ends=()):
+    """True for eos and the ids in `ends`, which end a sequence; boolean, in the shape of
+    `tokens`."""
+    found = tokens == EOS
+    for number in ends:
+        found |= tokens == number
+    return found
+
+
+def allowed_log_probs(logits, position, max_length, min_length=0, force_eos=True, ends=()):
     """log softmax of [B, W, V] in float32, -inf where a token is not allowed at this position.
 
     Args:
         logits: [B, W, V].
         position: scalar, 0 for the first token.
         max_length: scalar or [B]. With `force_eos`, the token at max_length - 1 must be eos.
-        min_length: scalar. Before min_length - 1, eos is not allowed. Default 0.
+        min_length: scalar. Before min_length - 1, eos is not allowed, nor one of `ends`. Default 0.
+        ends: ids that end a sequence, besides eos.
     """
     log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
     tokens = tf.range(tf.shape(logits)[-1])
-    early = (tokens == EOS) & (position < min_length - 1)
+    early = is_end(tokens, ends) & (position < min_length - 1)
     allowed = may_be_found(tokens) & ~early
     if force_eos:
         last = tf.reshape(position >= max_length - 1, [-1, 1, 1])  # [B or 1, 1, 1]

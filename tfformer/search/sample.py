@@ -24,6 +24,7 @@ def sample_search(
     no_repeat_ngram=None,
     stop=None,
     force_eos=True,
+    ends=(),
 ):
     """One sequence drawn from P(y | x)^(1 / temperature), restricted to the most probable tokens.
 
@@ -33,7 +34,7 @@ def sample_search(
 
     Args:
         step, state, batch_size, max_length, skip, min_length, prompt, repetition_penalty,
-            no_repeat_ngram, stop, force_eos: as in `greedy_search`.
+            no_repeat_ngram, stop, force_eos, ends: as in `greedy_search`.
         seed: an integer or int32 scalar.
         temperature: positive. Default 1.
         top_k: 0 keeps all. Default 0.
@@ -82,7 +83,7 @@ def sample_search(
         noise = -tf.math.log(-tf.math.log(tf.gather(uniform, rows)))
         return tf.argmax(kept + noise, -1, output_type=tf.int32)
 
-    rules = Rules(min_length, repetition_penalty, no_repeat_ngram, stop, force_eos)
+    rules = Rules(min_length, repetition_penalty, no_repeat_ngram, stop, force_eos, ends)
     return search_one(step, state, batch_size, max_length, choose, skip, prompt, rules)
 
 

@@ -3,10 +3,11 @@
 import tensorflow as tf
 
 from tfformer import search
-from tfformer.config import BOS, EOS, PAD
+from tfformer.config import BOS, PAD
 from tfformer.config.search_options import OPTIONS, SAMPLING
 from tfformer.inference.language_model import LanguageModelInference
 from tfformer.inference.masks import behind_bos, padding_mask
+from tfformer.search.rules import is_end
 from tfformer.service.checks import require_in
 from tfformer.service.encoder_decoder_signatures import encode_texts, finite
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
@@ -26,22 +27,29 @@ class Writing(Limited):
     def inference(self):
         return LanguageModelInference(*self.fused())
 
+    @property
+    def ends(self):
+        """The ids that end a text, besides eos."""
+        return self.tokenizer.source.ends
+
     def prompts(self, text):
         """string [B] -> int32 [B, P], bos and the text's last tokens, padded on the left; and
         whether a text was cut, boolean [B].
 
         A text is cut before tokenisation, at its beginning, because its end decides what follows.
+        If the tokenizer puts no bos before a prompt, only an empty text has one.
         """
-        text = self.checked_rows("texts", text)
-        text = self.tokenizer.source.clean(text)
-        longest = self.max_source_length - 1
+        side = self.tokenizer.source
+        text = side.clean(self.checked_rows("texts", text))
+        longest = self.max_source_length - side.prompt_bos
         size = tf.strings.length(text, unit="UTF8_CHAR")
         first = tf.maximum(size - longest * CHARACTERS_PER_TOKEN, 0)
         kept = tf.strings.substr(text, first, size - first, unit="UTF8_CHAR")
         ids = self.tokenizer.encode_source(kept)[:, :-1]  # without eos
         truncated = (first > 0) | (ids.row_lengths() > longest)
         ids = tf.reverse(ids[:, -longest:] if longest else ids[:, :0], [1])
-        bos = tf.fill([tf.shape(text)[0], 1], BOS)
+        begins = tf.cast(tf.equal(ids.row_lengths(), 0) | side.prompt_bos, tf.int64)  # [B]
+        bos = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(begins)], BOS), begins)
         ids = tf.concat([ids, bos], axis=1).to_tensor(PAD)
         ids = tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])  # P >= 1 without rows
         return tf.reverse(ids, [1]), truncated
@@ -72,12 +80,13 @@ class Writing(Limited):
             prompt=prompt,
             stop=None if stop is None else self.stops(stop),
             force_eos=False,  # a forced eos would make a cut text look finished
+            ends=self.ends,
             **unless_off(options, OFF),
             **drawing,
         )
         token_ids = found.token_ids[:, 0]
         text = self.text_after(prompt, token_ids)
-        ended = tf.reduce_any(token_ids == EOS, axis=1)
+        ended = tf.reduce_any(is_end(token_ids, self.ends), axis=1)
         if stop is not None:
             text, stopped = until(text, stop)
             ended |= stopped
@@ -182,6 +191,7 @@ def beam_search(writing):
                 length_penalty_form=writing.penalty_form,
                 prompt=prompt,
                 keep=("token_log_probs",),
+                ends=writing.ends,
                 **{**options, **changes},
             )
 

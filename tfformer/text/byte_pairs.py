@@ -6,15 +6,15 @@ import re
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_text
 
 from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.byte_pair_words import CUT, KINDS
 from tfformer.text.language_codes import Beginning
 from tfformer.text.vocabularies import FILLING, MASK, SPECIAL, Side
 
-CUT = b"\xff"  # occurs in no UTF-8
-# Blanks of Unicode, as in GPT-2's expression; and its words, after runs of blanks were split.
-BLANK = r"\x{9}-\x{d}\x{85}\p{Z}"
-WORD = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{BLANK}\p{{L}}\p{{N}}]+|[{BLANK}]+"
+# The named arguments of a `BytePairs`, which its content has only with other values.
+DEFAULTS = {"hidden": [], "ends": [], "prompt_bos": True, "nfc": False, "whole_words": False}
 NEVER = 2**31 - 1  # the rank of a pair that no merge joins
 
 
@@ -40,14 +40,10 @@ class BytePairs(Side):
     4 + n of those four occur in no text.) A byte that is not in the table is dropped.
 
     Without `words`, texts are not split into words first, so the ids equal those of
-    `tokenizers.models.BPE`. With `words`, they are split as in GPT-2 and RoBERTa: by the expression
-
-        's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+
-
-    RE2 cannot look ahead. But all blanks of a run except the last are one word if another character
-    follows the run. So the text is first split there, and `\\s+` alone then gives the same. Between
-    two bytes that no merge contains side by side, nothing is ever joined. There the text is split
-    into segments, mostly words, which are merged in parallel.
+    `tokenizers.models.BPE`. With `words`, they are split as in GPT-2 and RoBERTa, or in another way
+    of `tfformer.text.byte_pair_words`. Between two bytes that no merge contains side by side,
+    nothing is ever joined. There the text is split into segments, mostly words, which are merged in
+    parallel.
 
     Args:
         vocabulary: {piece: id}, with bytes written as in `byte_names`.
@@ -55,11 +51,18 @@ class BytePairs(Side):
         special_ids: the table's ids of pad, unk, bos and eos; None: there is no such id.
         size: the number of ids, above the maximum id. Default: the maximum id plus one.
         whole: pieces that are never split. Default: those of `special_ids`.
-        words: whether a text is split into words first. Default False.
+        words: how a text is split into words first, a key of `byte_pair_words.KINDS`: True, as in
+            GPT-2, or a name. Default False: it is not split.
         prefix_space: whether a text gets a space in front, unless it begins with one. Default
             False.
         mask_takes_blanks: whether blanks before a mask token belong to it. Default False.
         beginning: the piece that every text begins with, which is in no text. Default: none.
+        hidden: pieces of `whole` that no decoded text shows. Default: none.
+        ends: pieces that end a generated text, besides eos. Default: none.
+        prompt_bos: see `Side`. Default True.
+        nfc: whether a text is normalised to Unicode's form NFC. Default False.
+        whole_words: whether a word that is a piece becomes that piece, whatever the merges.
+            Default False.
 
     Raises:
         ValueError: a merge is not a pair of pieces that form a piece, or an id or the size is not
@@ -71,7 +74,8 @@ class BytePairs(Side):
 
     def __init__(
         self, vocabulary, merges, special_ids, size=None, whole=None, words=False,
-        prefix_space=False, mask_takes_blanks=False, beginning=None,
+        prefix_space=False, mask_takes_blanks=False, beginning=None, *, hidden=(), ends=(),
+        prompt_bos=True, nfc=False, whole_words=False,
     ):  # fmt: skip
         size = max(vocabulary.values(), default=-1) + 1 if size is None else size
         names = {n: piece for piece, n in vocabulary.items()}
@@ -83,22 +87,30 @@ class BytePairs(Side):
         special = {n: ours for ours, n in special if n is not None}
         whole = [names[n] for n in special] if whole is None else list(whole)
         content = [vocabulary, list(merges), list(special_ids), size, whole]
-        if words or prefix_space or mask_takes_blanks or beginning is not None:
+        own = {"hidden": [*hidden], "ends": [*ends], "prompt_bos": prompt_bos, "nfc": nfc}
+        own |= {"whole_words": whole_words}
+        own = {name: value for name, value in own.items() if value != DEFAULTS[name]}
+        if own or words or prefix_space or mask_takes_blanks or beginning is not None:
             content += [words, prefix_space, mask_takes_blanks]
-        if beginning is not None:
+        if own or beginning is not None:
             content.append(beginning)
-        self.words, self.prefix_space = words, prefix_space
-        self.mask_takes_blanks = mask_takes_blanks
-        super().__init__(json.dumps(content).encode(), "byte_pairs")
+        super().__init__(json.dumps(content + [own] * bool(own)).encode(), "byte_pairs")
+        if words is not False and words not in KINDS:
+            raise ValueError(f"words must be False or one of {list(KINDS)}, got {words!r}")
+        for name, pieces in {"beginning": [beginning], "hidden": hidden, "ends": ends}.items():
+            if wrong := [one for one in pieces if one is not None and one not in vocabulary]:
+                raise ValueError(f"{name} must be of the vocabulary, got {wrong[0]!r}")
+        self.words, self.prefix_space, self.nfc = words, prefix_space, nfc
+        self.mask_takes_blanks, self.prompt_bos = mask_takes_blanks, prompt_bos
         self._ids = {piece: special.get(n, EOS + 1 + n) for piece, n in vocabulary.items()}
         self._size = EOS + 1 + size
         self._make_merges(merges)
-        self._make_whole([piece for piece in whole if piece in self._ids])
+        self._hidden, self._literal = set(hidden), {one for one in whole if one in self._ids}
+        self._make_whole(whole_words)
         self._names = tf.constant([piece.encode() for piece in self.pieces])
-        self._texts = tf.constant([_bytes_of(piece) for piece in self.pieces])
-        if beginning is not None and beginning not in self._ids:
-            raise ValueError(f"beginning must be of the vocabulary, got {beginning!r}")
+        self._texts = tf.constant([self._shown(piece) for piece in self.pieces])
         self.codes = None if beginning is None else Beginning(self._ids[beginning])
+        self.ends = tuple(self._ids[piece] for piece in ends)
 
     def _make_merges(self, merges):
         """Make the tables of merges: ranks and results of id pairs, and joinable byte pairs."""
@@ -123,16 +135,25 @@ class BytePairs(Side):
         self._numbers = _table([bytes([n]) for n in range(256)], [*range(256)], -1)
         self._of_byte = tf.constant([self._ids.get(name, -1) for name in byte_names()])
 
-    def _make_whole(self, whole):
-        """Make the pattern of the pieces at which a text is split, longest first, and their ids."""
-        self._pattern = "|".join(re.escape(piece) for piece in sorted(whole, key=len, reverse=True))
-        spelled = [piece.encode() for piece in whole] or [CUT]
-        self._whole = _table(spelled, [self._ids[piece] for piece in whole] or [-1], -1)
+    def _make_whole(self, whole_words):
+        """Make the pattern of the pieces at which a text is split, longest first, and the ids of
+        parts that are not split further: of these pieces, and with `whole_words` of all others."""
+        whole = sorted(self._literal, key=lambda piece: (-len(piece), piece))
+        self._pattern = "|".join(re.escape(piece) for piece in whole)
+        spelled = {_bytes_of(piece): n for piece, n in self._ids.items()} if whole_words else {}
+        spelled |= {piece.encode(): self._ids[piece] for piece in whole}
+        self._whole = _table(list(spelled) or [CUT], list(spelled.values()) or [-1], -1)
+
+    @classmethod
+    def _of_arguments(cls, arguments):
+        """A side from the list that `content` stores: the last one may be named arguments."""
+        *some, last = arguments
+        return cls(*some, **last) if some and isinstance(last, dict) else cls(*arguments)
 
     @classmethod
     def from_content(cls, content, name="content"):
         try:
-            return cls(*json.loads(content))
+            return cls._of_arguments(json.loads(content))
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{name} must be tables of byte pairs: {error}") from error
 
@@ -165,22 +186,30 @@ class BytePairs(Side):
 
     def _split(self, text):
         """Valid UTF-8 with `CUT` between words."""
+        if self.nfc:
+            text = tensorflow_text.normalize_utf8(text, "NFC")
         if self.prefix_space:
             text = tf.strings.regex_replace(text, "^([^ ])", r" \1")
-        if not self.words:
-            return text
-        text = tf.strings.regex_replace(
-            text, f"([{BLANK}]+)([{BLANK}][^{BLANK}])", rb"\1" + CUT + rb"\2"
-        )
-        return tf.strings.regex_replace(text, f"({WORD})", CUT + rb"\1")
+        return KINDS[self.words].split(text) if self.words else text
 
-    def encode(self, text):
-        text = self.clean(text)
-        if self.words or self.prefix_space:
-            text = self._split(text)
+    def _split_between_whole(self, text):
+        """Valid UTF-8 with `CUT` around whole pieces, and between the words of the other parts."""
         if self._pattern:
             rewrite = CUT + rb"\1" + CUT
             text = tf.strings.regex_replace(text, f"({self._pattern})", rewrite)
+        if not (self.words or self.prefix_space or self.nfc):
+            return text
+        if not self._pattern:
+            return self._split(text)
+        parts = tf.strings.split(text, CUT)
+        whole = tf.strings.regex_full_match(parts.flat_values, self._pattern)
+        parts = parts.with_flat_values(
+            tf.where(whole, parts.flat_values, self._split(parts.flat_values))
+        )
+        return tf.strings.reduce_join(parts, axis=1, separator=CUT)
+
+    def encode(self, text):
+        text = self._split_between_whole(self.clean(text))
         parts = tf.strings.split(text, CUT)
         whole = self._whole.lookup(parts.flat_values)
         spelled = tf.strings.bytes_split(tf.where(whole < 0, parts.flat_values, ""))
@@ -253,10 +282,16 @@ class BytePairs(Side):
 
     def filled_up(self, size):
         vocabulary, merges, special_ids, _, *options = json.loads(self.content)
-        return BytePairs(vocabulary, merges, special_ids, size - EOS - 1, *options)
+        return self._of_arguments([vocabulary, merges, special_ids, size - EOS - 1, *options])
+
+    def _shown(self, piece):
+        """The bytes of a piece in a decoded text."""
+        if piece in self._hidden:
+            return b""
+        return piece.encode() if piece in self._literal else _bytes_of(piece)
 
     def _text_of(self, ids):
-        return b"".join(_bytes_of(self.pieces[n]) for n in ids).decode(errors="replace")
+        return b"".join(self._shown(self.pieces[n]) for n in ids).decode(errors="replace")
 
 
 def _table(keys, values, default):

@@ -52,9 +52,12 @@ class Side(tf.Module, abc.ABC):
             `Beginning` of every text.
         languages: the `Languages` of a multilingual model, whose code every text begins with, or
             None.
+        prompt_bos: whether bos comes before the prompt of a language model. If not, it comes only
+            before an empty prompt.
+        ends: a tuple of the ids that end a generated text, besides eos.
     """
 
-    suffix, codes, languages = "", None, None
+    suffix, codes, languages, prompt_bos, ends = "", None, None, True, ()
     # Whether `clean` puts a space in place of control characters.
     replaces_control = True
     # Whether blanks before a gap belong to it.

@@ -48,38 +48,51 @@ def read_text(folder, model_type, size):
 
 class Files:
     """The files of a tokenizer: `whole` is the content of tokenizer.json, `settings` that of
-    tokenizer_config.json and older files; empty if there is none."""
+    tokenizer_config.json and older files; empty if there is none. `classes` are the possible
+    tokenizers."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, classes=CLASSES):
         self.folder = Path(folder)
-        self.whole = self._object(TOKENIZER)
-        self.settings = {**self._object("special_tokens_map.json"), **self._object(SETTINGS)}
+        self.whole = self.object_of(TOKENIZER)
+        self.settings = {**self.object_of("special_tokens_map.json"), **self.object_of(SETTINGS)}
         self.model = self.whole.get("model")
         named = self.settings.get("tokenizer_class")
-        if named is not None and str(named).removesuffix("Fast") not in CLASSES:
+        if named is not None and str(named).removesuffix("Fast") not in classes:
             raise ValueError(
-                f"{self.folder / SETTINGS}: tokenizer_class must be one of {CLASSES}, got "
+                f"{self.folder / SETTINGS}: tokenizer_class must be one of {classes}, got "
                 f"{named!r:.99}"
             )
         if self.whole and not isinstance(self.model, dict):
             raise ValueError(f"{self.folder / TOKENIZER}: model must be an object")
 
-    def _object(self, name):
+    def object_of(self, name):
+        """The object in a JSON file; empty if there is no such file."""
         path = self.folder / name
         return read_json_object(path) if path.exists() else {}
 
+    def flag(self, option, default):
+        """A setting that is true or false."""
+        value = self.settings.get(option, default)
+        if type(value) is not bool:
+            raise ValueError(
+                f"{self.folder / SETTINGS}: {option} must be true or false, got {value!r:.99}"
+            )
+        return value
+
+    def named(self, option, default):
+        """The name of a special token."""
+        value = self.settings.get(option) or default
+        value = value.get("content") if isinstance(value, dict) else value
+        if not isinstance(value, str):
+            raise ValueError(f"{self.folder / SETTINGS}: {option} must be a string")
+        return value
+
     def special(self, defaults):
         """The names of `NAMES`, and a check that there are no more added tokens."""
-        names = []
-        for option, default in zip(NAMES, defaults, strict=True):
-            value = self.settings.get(option) or default
-            value = value.get("content") if isinstance(value, dict) else value
-            if not isinstance(value, str):
-                raise ValueError(f"{self.folder / SETTINGS}: {option} must be a string")
-            names.append(value)
+        names = [self.named(*pair) for pair in zip(NAMES, defaults, strict=True)]
         known = {*names, *defaults}
         rows = [row.get("content") for row in self._rows()]
-        for one in (*rows, *self._object("added_tokens.json")):
+        for one in (*rows, *self.object_of("added_tokens.json")):
             if one not in known:
                 raise ValueError(
                     f"{self.folder} must have no pieces besides its vocabulary, got {one!r:.99}"
@@ -93,13 +106,27 @@ class Files:
         return any(row.get("lstrip") is True for row in rows)
 
     def _rows(self):
-        decoded = self.settings.get("added_tokens_decoder") or {}
-        rows = [*(decoded.values() if isinstance(decoded, dict) else [decoded])]
-        more = self.whole.get("added_tokens") or []
-        rows += more if isinstance(more, list) else [more]
+        return [*self.rows_of_settings().values(), *self.rows_of_tokenizer()]
+
+    def rows_of_settings(self):
+        """{id as a string: added token} of tokenizer_config.json."""
+        found = self.settings.get("added_tokens_decoder") or {}
+        found = found if isinstance(found, dict) else {"": found}
+        self._require_rows(found.values())
+        if wrong := [n for n in found if not n.isdecimal()]:
+            raise ValueError(f"{self.folder / SETTINGS}: {wrong[0]!r:.99} must be an id")
+        return found
+
+    def rows_of_tokenizer(self):
+        """The added tokens of tokenizer.json."""
+        found = self.whole.get("added_tokens") or []
+        found = found if isinstance(found, list) else [found]
+        self._require_rows(found)
+        return found
+
+    def _require_rows(self, rows):
         if wrong := [row for row in rows if not isinstance(row, dict)]:
             raise ValueError(f"{self.folder}: added tokens must be objects, got {wrong[0]!r:.99}")
-        return rows
 
     def require_model(self, kind):
         """Raises a ValueError unless tokenizer.json has a model of this kind."""
@@ -108,6 +135,15 @@ class Files:
                 f"{self.folder / TOKENIZER}: model type must be {kind}, got "
                 f"{self.model.get('type')!r:.99}"
             )
+
+    def require_off(self, *names):
+        """Raises a ValueError if the model of tokenizer.json has one of these options."""
+        for name in names:
+            if self.model.get(name):
+                raise ValueError(
+                    f"{self.folder / TOKENIZER}: {name} must be empty or false, got "
+                    f"{self.model[name]!r:.99}"
+                )
 
     def require_steps(self, **steps):
         """Raises a ValueError unless parts of tokenizer.json have these types, or are not there."""
@@ -246,38 +282,36 @@ def byte_pair_tables(files, size):
     if files.whole:
         files.require_model("BPE")
         files.require_steps(normalizer=None, pre_tokenizer="ByteLevel")
-        for name in ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
-            if files.model.get(name):
-                raise ValueError(
-                    f"{files.folder / TOKENIZER}: {name} must be empty or false, got "
-                    f"{files.model[name]!r:.99}"
-                )
+        files.require_off("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
         if files.whole["pre_tokenizer"].get("use_regex", True) is not True:
             raise ValueError(f"{files.folder / TOKENIZER}: use_regex must be true")
-        merges = files.model.get("merges")
-        if not isinstance(merges, list):
-            raise ValueError(f"{files.folder / TOKENIZER}: merges must be a list")
-        merges = [" ".join(one) if _is_pair(one) else one for one in merges]
-    else:
-        path = files.folder / "merges.txt"
-        if not path.exists():
-            raise ValueError(f"{files.folder} must have merges.txt or {TOKENIZER}, got none")
-        merges = _lines(path)
-    if wrong := [one for one in merges if not isinstance(one, str)]:
-        raise ValueError(f"merges of {files.folder} must be pairs of pieces, got {wrong[0]!r:.99}")
+    pairs = merges(files)
     table = files.table(size, "vocab.json")
     _require(table, names, files.folder)
     takes_blanks = files.takes_blanks(names[4])
     # Another name of the mask is no name here.
     table = {(MASK if piece == names[4] else piece): n for piece, n in table.items()}
     names[4] = MASK
-    prefix = files.settings.get("add_prefix_space", False)
-    if type(prefix) is not bool:
-        raise ValueError(
-            f"{files.folder / SETTINGS}: add_prefix_space must be true or false, got {prefix!r:.99}"
-        )
+    prefix = files.flag("add_prefix_space", False)
     settings = {"prefix_space": prefix, "mask_takes_blanks": takes_blanks}
-    return table, merges, names, settings
+    return table, pairs, names, settings
+
+
+def merges(files):
+    """The merges of tokenizer.json or merges.txt, "a b" each."""
+    if files.whole:
+        found = files.model.get("merges")
+        if not isinstance(found, list):
+            raise ValueError(f"{files.folder / TOKENIZER}: merges must be a list")
+        found = [" ".join(one) if _is_pair(one) else one for one in found]
+    else:
+        path = files.folder / "merges.txt"
+        if not path.exists():
+            raise ValueError(f"{files.folder} must have merges.txt or {TOKENIZER}, got none")
+        found = _lines(path)
+    if wrong := [one for one in found if not isinstance(one, str)]:
+        raise ValueError(f"merges of {files.folder} must be pairs of pieces, got {wrong[0]!r:.99}")
+    return found
 
 
 def _is_pair(one):

@@ -62,7 +62,7 @@ def read_generation(folder, options, longest, has_first=False):
     if has_first:
         found = {**found, FIRST: None}
     pad, eos = options["pad_token_id"], options["eos_token_id"]
-    impossible = _impossible_ids(found, pad, eos, options["vocab_size"])
+    impossible = impossible_ids(found, pad, eos, options["vocab_size"])
     return Generation(_search_options(found, eos, longest), impossible, first)
 
 
@@ -119,7 +119,7 @@ def _length(generation, name):
     return value
 
 
-def _impossible_ids(generation, pad, eos, size):
+def impossible_ids(generation, pad, eos, size):
     """The ids that get probability 0, from `bad_words_ids`.
 
     The pad is one of them only with `renormalize_logits`, where the original normalises again

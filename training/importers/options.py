@@ -60,6 +60,13 @@ def require_whole(found, path, names):
             raise ValueError(f"{path}: {name} {rule}, got {found.get(name)!r}")
 
 
+def require_fractions(found, path, names):
+    """Raises a ValueError unless options are numbers in [0, 1)."""
+    for name in names:
+        if type(found[name]) not in (int, float) or not 0 <= found[name] < 1:
+            raise ValueError(f"{path}: {name} must be in [0, 1), got {found[name]!r}")
+
+
 def require_flags(found, path, flags):
     """Adds the defaults of `flags`, {name: default}. A flag that is no boolean is a ValueError."""
     for name, default in flags.items():

@@ -22,6 +22,7 @@ from .options import (
     read_json_object,
     require_files,
     require_flags,
+    require_fractions,
     require_whole,
 )
 from .t5_text import FILES, read_text
@@ -85,9 +86,7 @@ def _read_options(path):
     for name, value in FIXED.items():
         if found[name] != value:
             raise ValueError(f"{path}: {name} must be {value}, got {found[name]!r}")
-    for name in ("dropout_rate", "layer_norm_epsilon"):
-        if type(found[name]) not in (int, float) or not 0 <= found[name] < 1:
-            raise ValueError(f"{path}: {name} must be in [0, 1), got {found[name]!r}")
+    require_fractions(found, path, ("dropout_rate", "layer_norm_epsilon"))
     if found["decoder_start_token_id"] != found["pad_token_id"]:
         raise ValueError(
             f"{path}: decoder_start_token_id must be pad_token_id = {found['pad_token_id']}, got "

@@ -28,6 +28,8 @@ STORAGES = {
     "BFloat16Storage": ml_dtypes.bfloat16,
     "LongStorage": "<i8",
     "IntStorage": "<i4",
+    "ByteStorage": "u1",
+    "BoolStorage": "?",
 }
 LONGEST_PICKLE = 2_000_000  # bytes: some 10,000 tensors
 # The tensors of a storage may have in total this many times its numbers: a model with one embedding
