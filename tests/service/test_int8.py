@@ -64,6 +64,7 @@ for sign in 1, -1:
 """
 
 
+@pytest.mark.slow
 def test_the_largest_values_do_not_overflow_on_older_processors():
     """Without VNNI, two products of 8 bits are added in 16 bits."""
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "PYTHONPATH": os.getcwd()}
@@ -88,6 +89,7 @@ def translator(request, tokenizer, monkeypatch):
     return Translator(model, tokenizer, ensemble=[other], **options)
 
 
+@pytest.mark.slow
 def test_the_server_answers_as_this_process(translator, tmp_path):
     folder = tmp_path / "model"
     translator.save(str(folder), ["serving_default"])
