@@ -241,3 +241,24 @@ def test_a_sequence_ends_where_stop_says_so():
     assert any(5 in sequences(found, b)[0] for b in range(B))
     assert max(newest.shape[1] for newest in seen) <= T
     assert not any((newest == BOS).any() for newest in seen)
+
+
+@pytest.mark.parametrize("min_length", [0, 4])
+def test_a_sequence_ends_with_eos_or_with_one_of_its_ends(min_length):
+    """Token by token and by a beam; and none of them comes too early."""
+    toy, rule = Attending(seed=25, eos_bonus=-2), {"min_length": min_length}
+    found = greedy_search(toy.step, toy.state(), B, T, ends=(5, 7), **rule)
+    expected = beam_search(toy.step, toy.state(), B, T, 1, 0.0, ends=(5, 7), **rule)
+    free = greedy_search(toy.step, toy.state(), B, T, **rule)
+    for b in range(B):
+        [own], [whole] = sequences(found, b), sequences(free, b)
+        assert [own] == sequences(expected, b)
+        places = [n for n, token in enumerate(whole) if token in (EOS, 5, 7)]
+        if not min_length:
+            assert own == whole[: places[0] + 1] and len(own) == found.lengths[b, 0]
+        assert len(own) >= min_length and not {EOS, 5, 7} & set(own[:-1])
+    best = beam_search(toy.step, toy.state(), B, T, 4, 0.6, ends=(5, 7), **rule)
+    every = [own for b in range(B) for own in sequences(best, b)]
+    assert all(own[-1] in (EOS, 5, 7) and len(own) >= min_length for own in every)
+    assert not any({EOS, 5, 7} & set(own[:-1]) for own in every)
+    assert {5, 7} & {own[-1] for own in every}

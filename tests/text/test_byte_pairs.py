@@ -1,5 +1,6 @@
 """Byte-level BPE in a graph gives the ids that KerasHub's tokenizer gives, and the texts."""
 
+import json
 import random
 import unicodedata
 
@@ -7,9 +8,11 @@ import hub
 import pytest
 import tensorflow as tf
 from hard_lines import hard_lines
+from tokenizers import Regex, pre_tokenizers
 
 from tfformer import SpecialIds, Tokenizer
-from tfformer.text.byte_pairs import CUT, BytePairs, byte_names
+from tfformer.text.byte_pair_words import CUT, KINDS
+from tfformer.text.byte_pairs import BytePairs, byte_names
 
 SPECIAL = SpecialIds(pad=1, unk=None, bos=0, eos=2)
 PARTS = [
@@ -77,6 +80,9 @@ def test_a_side_is_known_by_its_content(side):
         ({"vocabulary": {"a": 0, "b": 0}}, r"vocabulary must have ids in \[0, 1\), each once"),
         ({"vocabulary": {}}, r"vocabulary must have ids in \[0, 0\), each once"),
         ({"special_ids": (7, None, None, None)}, "special_ids must be of the vocabulary, got 7"),
+        ({"words": "gpt-4"}, "words must be False or one of .*, got 'gpt-4'"),
+        ({"ends": ["b"]}, "ends must be of the vocabulary, got 'b'"),
+        ({"hidden": ["b"]}, "hidden must be of the vocabulary, got 'b'"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(changes, said):
@@ -146,3 +152,82 @@ def test_words_are_those_of_the_expression_with_its_look_ahead():
         assert [part.decode() for part in split.split(CUT) if part] == words_of(begins)
     again = BytePairs.from_content(prefixed.content)
     assert again.is_same(prefixed) and again.prefix_space and again.words
+
+
+# The expressions of other models, as their tokenizer.json has them.
+QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+    r"\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+EXPRESSIONS = {"llama-3": QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|"), "qwen-2": QWEN}
+BYTES = {name: n for n, name in enumerate(byte_names())}
+MORE_PARTS = [*PARTS, "\n\n", "\r", "'S", "'\u017f", "'re", "1234567", "\u00bd", "\u0663", "-", "_"]
+
+
+def of_tokenizers(kind):
+    """A function from a text to its words, by the original's library."""
+    at_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind not in EXPRESSIONS)
+    first = pre_tokenizers.Digits(individual_digits=True)
+    if kind in EXPRESSIONS:
+        first = pre_tokenizers.Split(Regex(EXPRESSIONS[kind]), behavior="isolated")
+    steps = [at_bytes] if kind is True else [first, at_bytes]
+    split = pre_tokenizers.Sequence(steps).pre_tokenize_str
+    return lambda text: [bytes(BYTES[name] for name in word) for word, _ in split(text)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_of_each_kind_are_those_of_tokenizers(kind):
+    rng, expected = random.Random(7), of_tokenizers(kind)
+    side = BytePairs(BYTES, [], [None] * 4, words=kind)
+    mixed = ["".join(rng.choices(MORE_PARTS, k=rng.randint(1, 12))) for _ in range(997)]
+    lines = [*hard_lines(997), *mixed]
+    for line, split in zip(lines, side._split(tf.constant(lines)).numpy(), strict=True):
+        assert [part for part in split.split(CUT) if part] == expected(line), repr(line)
+
+
+@pytest.fixture(scope="module")
+def chat():
+    """A side with tokens of a chat model, of which one may be seen."""
+    names = ["<|end|>", "<|turn|>", "<tool>", "\u00e9t", "th", "the", "Ġ", "Ġthe"]
+    vocabulary = {**BYTES, **{name: 256 + n for n, name in enumerate(names)}}
+    return BytePairs(
+        vocabulary, ["t h", "Ġ the"], [None, None, None, 256], 300, names[:3], words="qwen-2",
+        hidden=names[:2], ends=["<|turn|>"], prompt_bos=False, nfc=True, whole_words=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("<|turn|>the<|end|>", ["<|turn|>", "the", "<|end|>"]),
+        ("the  the", ["the", "Ġ", "Ġthe"]),
+        ("<tool>  <|turn|>", ["<tool>", "Ġ", "Ġ", "<|turn|>"]),
+        ("th<|turn|", ["th", "<", "|", "t", "u", "r", "n", "|"]),
+        ("e\u0301", ["Ã", "©"]),
+    ],
+)
+def test_whole_pieces_are_cut_out_before_the_words(text, pieces, chat):
+    """Then words that are pieces stay whole, though no merges make them."""
+    [ids] = chat.encode(tf.constant([text])).to_list()
+    assert [chat.pieces[n] for n in ids] == [*pieces, "<|end|>"]  # at the end, as eos
+    assert ids[-1] == 3 and chat.pieces[3] == "<|end|>"
+
+
+def test_a_decoded_text_hides_what_is_hidden(chat):
+    ids = chat.encode(tf.constant(["<|turn|>the <tool>", "<|turn|>"]))
+    assert [text.decode() for text in chat.decode(ids[:, :-1]).numpy()] == ["the <tool>", ""]
+    assert [chat.pieces[n] for n in chat.ends] == ["<|turn|>"] and chat.prompt_bos is False
+    again = BytePairs.from_content(chat.content)
+    assert again.is_same(chat) and again.ends == chat.ends and again.prompt_bos is False
+    larger = chat.filled_up(chat.size + 7)
+    assert larger.size == chat.size + 7 and larger.ends == chat.ends
+    assert (
+        larger.encode(tf.constant(["the <tool>"])).to_list()
+        == chat.encode(tf.constant(["the <tool>"])).to_list()
+    )
+
+
+def test_the_content_of_a_side_without_them_stays_as_it_was(side):
+    assert json.loads(side.content)[5:] == []
+    plain = BytePairs(BYTES, [], [None] * 4, words=True, prefix_space=True)
+    assert json.loads(plain.content)[5:] == [True, True, False]

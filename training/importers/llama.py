@@ -151,7 +151,8 @@ def _require_full_attention(found, path):
             f"{longest}, got {window!r:.99}"
         )
     kinds = found.get("layer_types") or []
-    if wrong := [one for one in [*kinds] if one != "full_attention"]:
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if wrong := [one for one in kinds if one != "full_attention"]:
         raise ValueError(f"{path}: layer_types must be full_attention, got {wrong[0]!r:.99}")
 
 
