@@ -13,7 +13,7 @@ from tfformer.run import load_service, read_config
 from training import import_hf
 
 HAS_BOS = ("llama",)  # whose tokenizer puts bos before a text
-FAST = ("gpt2", "llama")
+FAST = ("gpt2",)  # the search of another model takes 10 s to trace
 SOME_FAST = pytest.mark.parametrize(
     "both",
     [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in decoders.FOLDERS],
@@ -92,6 +92,7 @@ def test_greedy_search_continues_with_the_same_text(both):
 @pytest.mark.parametrize(
     "both", ["llama", pytest.param("qwen2", marks=pytest.mark.slow)], indirect=True
 )
+@pytest.mark.slow
 def test_a_text_ends_with_each_of_the_originals_ends(both):
     """Not only with the one that is our eos; and no search shows it."""
     [end] = both.tokenizer.source.ends
@@ -131,6 +132,7 @@ def test_the_run_keeps_the_options(both):
     assert sampling == ([50, 0.6, 0.9] if both.name == "llama" else [1, None, None])
 
 
+@SOME_FAST
 def test_the_first_token_is_scored_after_bos(both):
     """Also of a model whose prompts have no bos."""
     text = "the red house"
