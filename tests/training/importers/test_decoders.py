@@ -89,10 +89,8 @@ def test_greedy_search_continues_with_the_same_text(both):
     assert len(set(texts)) >= 8
 
 
-@pytest.mark.parametrize(
-    "both", ["llama", pytest.param("qwen2", marks=pytest.mark.slow)], indirect=True
-)
 @pytest.mark.slow
+@pytest.mark.parametrize("both", ["llama", "qwen2"], indirect=True)
 def test_a_text_ends_with_each_of_the_originals_ends(both):
     """Not only with the one that is our eos; and no search shows it."""
     [end] = both.tokenizer.source.ends
