@@ -10,7 +10,7 @@ from .generation import WITHOUT_COUNTERPART, impossible_ids
 from .options import read_json_object
 
 # The maximum number of tokens of a prompt and its continuation together. A longer limit costs
-# memory for each request, and `tfformer export` can set it.
+# memory for each request; a service or an export can set it.
 LONGEST = 2048
 # Options of generation with a counterpart, which greedy search and sampling use alike.
 RULES = {"repetition_penalty": "repetition_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}

@@ -143,6 +143,7 @@ def test_the_first_token_is_scored_after_bos(both):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("both", ["gpt2", "llama", "qwen2", "wide"], indirect=True)
 def test_the_export_is_verified_and_answers_alike(both, tmp_path):
     options = [] if both.name in FAST else ["--quick"]
     assert saved_model.main([str(both.directory), str(tmp_path / "exported"), *options]) == 0
