@@ -2,10 +2,10 @@
 
     python docs/tutorial/run.py [NAME ...]
 
-Each English notebook (all, or those whose file names begin with a NAME) runs from top to bottom and
-is written with its outputs. The Chinese one of the same name has the same cells of code: it gets
-code and outputs from it, and only its words are its own. Notebook 4 trains the translator that 5
-and 9 read, in `runs/tutorial`.
+Without a NAME, all English notebooks run. A NAME is a number such as 4, or the beginning of a file
+name. Each runs from top to bottom and is written with its outputs. The Chinese one of the same name
+has the same cells of code: it gets code and outputs from it, and only its words are its own.
+Notebook 4 trains the translator that 5 and 9 read, in `runs/tutorial`.
 """
 
 import argparse
@@ -17,12 +17,24 @@ from nbclient import NotebookClient
 HERE = Path(__file__).parent
 KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
 SECONDS = 900
+# How a cell is shown: JupyterLab reads the first, the site the second.
+SHOWN = ("jupyter", "tags")
 
 
-def notebooks(beginnings):
-    """The paths of the English notebooks whose names begin with one of these, in their order."""
-    paths = sorted(HERE.glob("*.ipynb"))
-    return [path for path in paths if path.name.startswith(tuple(beginnings))]
+def number_of(path):
+    """The number of a notebook, which begins its name."""
+    return int(path.stem.partition("_")[0])
+
+
+def notebooks(names):
+    """The paths of the English notebooks of these names, in the order of their numbers."""
+    paths = sorted(HERE.glob("*.ipynb"), key=number_of)
+    return [path for path in paths if any(is_of(path, name) for name in names)]
+
+
+def is_of(path, name):
+    """Whether a notebook has this number, or a name that begins so: 1 is not 10."""
+    return number_of(path) == int(name) if name.isdecimal() else path.name.startswith(name)
 
 
 def chinese(path):
@@ -47,7 +59,9 @@ def executed(path):
     NotebookClient(notebook, resources=folder, **options).execute()
     notebook.metadata = nbformat.from_dict(KERNEL)
     for cell in code_of(notebook):
-        cell.metadata = nbformat.from_dict({})
+        # The check of the exercises stays folded, see `SHOWN`.
+        kept = {name: value for name, value in cell.metadata.items() if name in SHOWN}
+        cell.metadata = nbformat.from_dict(kept)
         # What libraries say of the machine is no result.
         cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
     return notebook
@@ -71,7 +85,7 @@ def main():
     names = parser.parse_args().names
     found = notebooks(names)
     if not found:
-        parser.error(f"no notebook begins with {' or '.join(names)}")
+        parser.error(f"no notebook is called {' or '.join(names)}")
     for path in found:
         print(path.name, flush=True)
         notebook = executed(path)

@@ -17,8 +17,8 @@ def runner():
 
 
 def paths():
-    """The English notebooks, in their order."""
-    return sorted(TUTORIAL.glob("*.ipynb"))
+    """The English notebooks, in the order of their numbers."""
+    return runner().notebooks([""])
 
 
 def cells(path, kind=None):
