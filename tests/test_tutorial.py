@@ -18,7 +18,7 @@ each = pytest.mark.parametrize("path", PATHS, ids=NAMES)
 
 
 def test_they_are_numbered_from_one():
-    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 11)]
+    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 13)]
 
 
 @each
@@ -49,6 +49,19 @@ def test_each_error_of_notes_has_a_box_with_a_line_that_proves_it():
                 assert following.cell_type == "code"
                 assert re.search(r"^ *(assert |np\.testing\.)", following.source, re.MULTILINE)
     assert sorted(found) == list(ERRORS)
+
+
+@each
+def test_it_ends_with_three_exercises_whose_solutions_are_checked(path):
+    cells = notebooks.cells(path)
+    [at] = [n for n, cell in enumerate(cells) if "<details>" in cell.source]
+    questions, solutions = cells[at].source.split("<details>")
+    for part in (questions, solutions):
+        assert re.findall(r"^\d(?=\. )", part, re.MULTILINE) == ["1", "2", "3"]
+    check, try_this = cells[at + 1 : at + 3]
+    assert check.metadata["jupyter"]["source_hidden"]
+    assert re.findall(r"  # (\d)$", check.source, re.MULTILINE) == ["1", "2", "3"]
+    assert try_this.source.startswith("# Try this: ")
 
 
 @each
