@@ -119,6 +119,20 @@ def test_a_beam_is_that_of_the_plain_search(language_model, special):
             np.testing.assert_allclose(found.log_probs[b, w], log_prob, rtol=1e-5)
 
 
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+def test_ends_are_in_the_models_ids(search):
+    """A model that follows each id by the next one, up to eos (10)."""
+
+    def follows(ids):
+        return 9.0 * tf.one_hot(ids + 1, 11)
+
+    options = {"search": search, "special_ids": SpecialIds(None, None, None, 10), "ends": [8]}
+    options |= {"num_results": 1} if search == "beam" else {}
+    found = tfformer.generate(follows, prompt=[[3, 4, 5], [7], [8]], **options)
+    assert found.token_ids[:, 0].numpy().tolist() == [[6, 7, 8], [8, 10, 10], [9, 10, 10]]
+    assert found.lengths[:, 0].numpy().tolist() == [3, 1, 2]
+
+
 @pytest.mark.parametrize("special", OTHERS, ids=str)
 def test_ids_come_back_and_probabilities_stay(special):
     ids = tf.range(V)

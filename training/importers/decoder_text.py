@@ -85,11 +85,12 @@ def read_text(folder, size, special):
 
 def _require_byte_level(files):
     """Raises a ValueError for a tokenizer of SentencePiece."""
-    named = str(files.settings.get("tokenizer_class")).removesuffix("Fast")
-    model = files.model or {}
-    alone = not files.whole and not (files.folder / "vocab.json").exists()
-    alone = alone and (files.folder / "tokenizer.model").exists()
-    if named in SENTENCEPIECE or model.get("byte_fallback") is True or alone:
+    if files.whole:
+        is_one = files.model.get("byte_fallback") is True
+    else:
+        named = str(files.settings.get("tokenizer_class")).removesuffix("Fast")
+        is_one = named in SENTENCEPIECE or (files.folder / "tokenizer.model").exists()
+    if is_one:
         raise ValueError(
             f"the tokenizer of {files.folder} must be a byte-level BPE, got SentencePiece: "
             "`tfformer export-keras-hub` exports Mistral and Gemma folders with one"

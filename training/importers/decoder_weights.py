@@ -59,7 +59,8 @@ class DecoderWeights:
             head = numbering.rows(self.take(HEAD, size, self.width))
             self.found["output_projection/kernel"] = head.T
         embedding = numbering.rows(self.take(table, size, self.width))
-        self.found["embedding/embeddings"] = embedding / scale
+        embedding /= scale
+        self.found["embedding/embeddings"] = embedding
         bias = np.zeros(len(numbering.old), "float32")
         never = [n for n, old in enumerate(numbering.old) if old is None or old in impossible]
         bias[[*numbering.unknown, *never]] = NEVER

@@ -215,7 +215,15 @@ def test_a_folder_of_sentencepiece_is_told_what_reads_it(tmp_path, refused):
     assert said in refused(folder)
     changed(folder / "tokenizer_config.json", tokenizer_class="LlamaTokenizerFast")
     (folder / "tokenizer.model").rename(folder / "tokenizer.json")
+    write_json(folder / "tokenizer.json", lambda c: c["model"].update(byte_fallback=True))
     assert said in refused(folder)
+
+
+def test_the_class_of_a_tokenizer_does_not_decide_what_tokenizer_json_says(tmp_path):
+    """Some byte-level folders name the class of Llama 2."""
+    folder = decoders.copied("wide", tmp_path / "folder")
+    changed(folder / "tokenizer_config.json", tokenizer_class="LlamaTokenizerFast")
+    assert import_hf.main([str(folder), str(tmp_path / "run")]) == 0
 
 
 def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(tmp_path, refused):
