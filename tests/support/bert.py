@@ -1,37 +1,28 @@
 """The small originals of BERT and its relatives in tests/data/bert, and what they say."""
 
 import json
-import shutil
 
 import numpy as np
-from marian import DATA
+from paths import DATA
+from stored import Stored
 
 SPECIAL = ("pad", "unk", "cls", "sep")
 BRACKETS = dict(zip(("[PAD]", "[UNK]", "[CLS]", "[SEP]"), SPECIAL, strict=True))
 ANGLES = dict(zip(("<pad>", "<unk>", "<s>", "</s>"), SPECIAL, strict=True))
 
 
-def folder(name):
-    return DATA / "bert" / name
+_stored = Stored("bert")
+folder, answers, copied = _stored.folder, _stored.answers, _stored.copied
 
 
 def names():
     return sorted(path.name for path in (DATA / "bert").iterdir())
 
 
-def answers(name):
-    return json.loads((folder(name) / "answers.json").read_text())
-
-
 def outputs(name):
     """{name: array} of what the original computed."""
     with np.load(folder(name) / "outputs.npz") as file:
         return {key: file[key] for key in file.files}
-
-
-def copied(name, to):
-    """A folder of one's own."""
-    return shutil.copytree(folder(name), to)
 
 
 def piece_names(path):

@@ -2,11 +2,10 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import sentencepiece
-from paths import DATA
+from stored import Stored
 
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.vocabularies import FILLING
@@ -19,8 +18,8 @@ PAIRS["mbart"] = ("en_XX-de_DE", "fr_XX-en_XX")
 SPECIAL = {"<pad>": PAD, "<unk>": UNK, "</s>": EOS}
 
 
-def folder(name):
-    return DATA / "m2m100" / name
+_stored = Stored("m2m100")
+folder, answers, copied = _stored.folder, _stored.answers, _stored.copied
 
 
 def arguments(name, run, at=None):
@@ -28,10 +27,6 @@ def arguments(name, run, at=None):
     language = FOLDERS[name]
     given = ["--target-language", language] if language else []
     return [str(at or folder(name)), str(run), *given]
-
-
-def answers(name):
-    return json.loads((folder(name) / "answers.json").read_text())
 
 
 def states(name):
@@ -79,8 +74,3 @@ def languages(name, pair):
 
 def with_bos(target_ids):
     return [BOS, *target_ids[:-1]]
-
-
-def copied(name, to):
-    """A folder of one's own."""
-    return shutil.copytree(folder(name), to)

@@ -1,11 +1,9 @@
 """The stored folders of Marian models, and what the original says of them."""
 
 import json
-import shutil
 import struct
 
-import numpy as np
-from paths import DATA
+from stored import Stored
 
 from tfformer.config import BOS, EOS, PAD, UNK
 
@@ -13,18 +11,8 @@ FOLDERS = ("joint", "separate", "codes", "untied")
 SPECIAL = {"<unk>": UNK, "<pad>": BOS, "</s>": EOS}
 
 
-def folder(name):
-    return DATA / "marian" / name
-
-
-def answers(name):
-    return json.loads((folder(name) / "answers.json").read_text())
-
-
-def logits(name):
-    """[T, V] of each of the first pairs, by the original's ids."""
-    with np.load(folder(name) / "logits.npz") as file:
-        return [file[str(n)] for n in range(len(file.files))]
+_stored = Stored("marian")
+folder, answers, logits, copied = _stored.folder, _stored.answers, _stored.logits, _stored.copied
 
 
 def table(name, side):
@@ -40,11 +28,6 @@ def our_ids(name, side, tokenizer):
     own = {piece: n for n, piece in enumerate(tokenizer.pieces(side))}
     assert len(own) == len(tokenizer.pieces(side)) and own["<pad>"] == PAD
     return {n: SPECIAL.get(piece, own.get(piece)) for n, piece in table(name, side).items()}
-
-
-def copied(name, to):
-    """A folder of one's own."""
-    return shutil.copytree(folder(name), to)
 
 
 def changed(path, **options):

@@ -1,10 +1,6 @@
 """The stored folders of T5, BART and Pegasus models, and what the originals say of them."""
 
-import json
-import shutil
-
-import numpy as np
-from paths import DATA
+from stored import Stored
 
 from tfformer.config import BOS, EOS, PAD, UNK
 
@@ -15,23 +11,8 @@ FOLDERS = (
 PEGASUS_UNK = 7  # 2 in its SentencePiece model, and 5 ids between
 
 
-def folder(name):
-    return DATA / name
-
-
-def answers(name):
-    return json.loads((folder(name) / "answers.json").read_text())
-
-
-def logits(name):
-    """[T, V] of each of the first pairs, by the original's ids."""
-    with np.load(folder(name) / "logits.npz") as file:
-        return [file[str(n)] for n in range(len(file.files))]
-
-
-def copied(name, to):
-    """A folder of one's own."""
-    return shutil.copytree(folder(name), to)
+_stored = Stored()
+folder, answers, logits, copied = _stored.folder, _stored.answers, _stored.logits, _stored.copied
 
 
 def our_ids(name, ids):

@@ -8,23 +8,6 @@ import pytest
 from marian import changed
 from safetensors.numpy import load_file, save_file
 
-from training import import_hf
-
-
-@pytest.fixture
-def refused(tmp_path, capsys):
-    """Imports a folder, which must fail; what is said."""
-
-    def run(folder):
-        assert import_hf.main([str(folder), str(tmp_path / "run")]) == 1
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert said.startswith("python -m training.import_hf: error: ")
-        assert not [path for path in tmp_path.iterdir() if "run" in path.name]
-        return said
-
-    return run
-
-
 OPTIONS = {
     "model_type": "electra",
     "position_embedding_type": "relative_key",

@@ -10,21 +10,6 @@ from safetensors.numpy import load_file, save_file
 
 from training import import_hf
 
-
-@pytest.fixture
-def refused(tmp_path, capsys):
-    """Imports a folder, which must fail; returns the error."""
-
-    def run(folder):
-        assert import_hf.main([str(folder), str(tmp_path / "run")]) == 1
-        error = capsys.readouterr().err.splitlines()[-1]
-        assert error.startswith("python -m training.import_hf: error: ")
-        assert not (tmp_path / "run").exists()
-        return error
-
-    return run
-
-
 NAN, INFINITE = float("nan"), float("inf")
 OF_GPT_2 = [
     ("n_head", 0, "n_head"), ("n_head", 3, "n_embd must be a multiple of n_head = 3"),

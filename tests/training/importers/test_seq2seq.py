@@ -229,20 +229,6 @@ OPTIONS = {
 }
 
 
-@pytest.fixture
-def refused(tmp_path, capsys):
-    """Imports a folder, which must fail; returns the error."""
-
-    def run(folder):
-        assert import_hf.main([str(folder), str(tmp_path / "run")]) == 1
-        error = capsys.readouterr().err.splitlines()[-1]
-        assert error.startswith("python -m training.import_hf: error: ")
-        assert not (tmp_path / "run").exists()
-        return error
-
-    return run
-
-
 def change(path, **options):
     path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
 

@@ -1,0 +1,29 @@
+"""Folders of small original models in tests/data, and what the originals say of them."""
+
+import json
+import shutil
+
+import numpy as np
+from paths import DATA
+
+
+class Stored:
+    """The folders below tests/data/ROOT."""
+
+    def __init__(self, root="."):
+        self.root = DATA / root
+
+    def folder(self, name):
+        return self.root / name
+
+    def answers(self, name):
+        return json.loads((self.folder(name) / "answers.json").read_text())
+
+    def logits(self, name):
+        """[T, V] of each of the first pairs or prompts, by the original's ids."""
+        with np.load(self.folder(name) / "logits.npz") as file:
+            return [file[str(n)] for n in range(len(file.files))]
+
+    def copied(self, name, to):
+        """A folder of one's own."""
+        return shutil.copytree(self.folder(name), to)
