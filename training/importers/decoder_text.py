@@ -55,8 +55,11 @@ def read_text(folder, size, special):
     files = bert_text.Files(path, (*CLASSES, *SENTENCEPIECE))
     _require_byte_level(files)
     is_qwen = str(files.settings.get("tokenizer_class")).startswith("Qwen2")
-    words, prefix_space, nfc = _splitting(files) if files.whole else ("qwen-2", False, True)
-    if not files.whole and not is_qwen:
+    if files.whole:
+        words, prefix_space, nfc = _splitting(files)
+    elif is_qwen:
+        words, prefix_space, nfc = "qwen-2", False, True
+    else:
         words, prefix_space, nfc = True, files.flag("add_prefix_space", False), False
     table = files.table(size, "vocab.json")
     added = _added(files, table, size)

@@ -8,7 +8,10 @@ import math
 
 import numpy as np
 
+from tfformer.models import LANGUAGE_MODEL
+
 from .id_mapping import NEVER
+from .imported import Imported
 
 HEAD = "lm_head.weight"
 
@@ -65,6 +68,12 @@ class DecoderWeights:
         never = [n for n, old in enumerate(numbering.old) if old is None or old in impossible]
         bias[[*numbering.unknown, *never]] = NEVER
         self.found["output_projection/bias"] = bias
+
+    def imported(self, config, tokenizer, search, system):
+        """The `Imported` of a model whose weights are all read, of the family `system`."""
+        self.weights.require_all_taken()
+        origin = {"system": f"{system} of Hugging Face", "file": self.weights.path.name}
+        return Imported(config, self.found, tokenizer, search, origin, family=LANGUAGE_MODEL)
 
 
 def require_table(weights, name, options, width):

@@ -12,12 +12,10 @@ them:
 from pathlib import Path
 
 from tfformer.config import LanguageModelConfig
-from tfformer.models import LANGUAGE_MODEL
 
 from .decoder_options import read_generation
 from .decoder_text import FILES, read_text
 from .decoder_weights import DecoderWeights, require_table
-from .imported import Imported
 from .options import (
     activation_of,
     read_json_object,
@@ -74,10 +72,7 @@ def read(folder):
         _read_layer(reading, f"{prefix}h.{n}", f"decoder/layer_{n}", options, _scale(options, n))
     reading.read_norm(f"{prefix}ln_f", "decoder/final_norm", NORM)
     reading.read_tables(f"{prefix}wte.weight", size, tied, generation.impossible)
-    weights.require_all_taken()
-    origin = {"system": "GPT-2 of Hugging Face", "file": weights.path.name}
-    known = config, reading.found, tokenizer, generation.search, origin
-    return Imported(*known, family=LANGUAGE_MODEL)
+    return reading.imported(config, tokenizer, generation.search, "GPT-2")
 
 
 def _read_options(path):

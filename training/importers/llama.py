@@ -14,12 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from tfformer.config import LanguageModelConfig
-from tfformer.models import LANGUAGE_MODEL
 
 from .decoder_options import read_generation
 from .decoder_text import FILES, read_text
 from .decoder_weights import DecoderWeights, require_table
-from .imported import Imported
 from .options import (
     activation_of,
     read_json_object,
@@ -80,10 +78,7 @@ def read(folder):
         _read_layer(reading, f"model.layers.{n}", f"decoder/layer_{n}", options)
     reading.read_norm("model.norm", "decoder/final_norm", NORM)
     reading.read_tables(TABLE, size, tied, generation.impossible)
-    weights.require_all_taken()
-    origin = {"system": f"{options['model_type']} of Hugging Face", "file": weights.path.name}
-    known = config, reading.found, tokenizer, generation.search, origin
-    return Imported(*known, family=LANGUAGE_MODEL)
+    return reading.imported(config, tokenizer, generation.search, options["model_type"])
 
 
 def _read_options(path):
