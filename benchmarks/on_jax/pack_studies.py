@@ -45,9 +45,9 @@ def parser():
     return parser
 
 
-def read_study(name, data):
-    """The `Study` of a name. Raises a ValueError or an OSError."""
-    return Study(FOLDER / f"{name}.toml", Path(), data)
+def read_studies(options):
+    """{name: `Study`} of the options of a command. Raises a ValueError or an OSError."""
+    return {n: Study(FOLDER / f"{n}.toml", Path(), options.data) for n in options.studies}
 
 
 def pack(studies, say):
@@ -159,7 +159,7 @@ def _run(command, options):
     from tfformer.files import write_atomically
 
     try:
-        studies = {name: read_study(name, options.data) for name in options.studies}
+        studies = read_studies(options)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
     try:

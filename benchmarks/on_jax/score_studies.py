@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.learning.study import flat, reached
 from benchmarks.learning.trainings import file_name, table
-from benchmarks.on_jax.pack_studies import read_study, read_words
+from benchmarks.on_jax.pack_studies import read_studies, read_words
 from benchmarks.on_jax.train_studies import read_results
 from tfformer.terminal.command import Parser
 
@@ -108,7 +108,7 @@ def main(arguments=None):
 
 def _run(command, options):
     try:
-        studies = {name: read_study(name, options.data) for name in options.studies}
+        studies = read_studies(options)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
 

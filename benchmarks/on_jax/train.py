@@ -21,7 +21,7 @@ r_drop (0), the weight of R-Drop; teacher_weight (0), the teachers' share of the
 --out gets NAME.npz, weights that `benchmarks.on_jax.keep` converts to a run, log.txt, and
 history.json: losses, perplexities and seconds.
 
-Exit codes: 0 trained; 1 an error of a file, or no loss is finite; 2 wrong usage; 130 or 143
+Exit codes: 0 trained; 1 an error of a file, or a loss is not finite; 2 wrong usage; 130 or 143
 interrupted.
 """
 
@@ -114,7 +114,7 @@ def fault(options):
     return None
 
 
-def train(models, batches, recipe, minutes, validation, say, clock, rates):
+def train(models, batches, recipe, minutes, validation, say, clock, rates, finite=all):
     """Trains the models. Returns the history, a dict for each epoch.
 
     The last entry is for the mean of the last epochs' weights, which `models.total` then has.
@@ -129,9 +129,11 @@ def train(models, batches, recipe, minutes, validation, say, clock, rates):
         clock: returns the seconds since the beginning.
         rates: a function of the number of steps that returns the learning rates, [steps], or
             [steps, models].
+        finite: `any`, if the others go on when a model diverges. Default `all`: the losses of all
+            models must be finite.
 
     Raises:
-        ValueError: no model has a finite loss.
+        ValueError: losses are not finite.
     """
     models.compile(batches)
     say(f"compiled after {clock():.0f} s")
@@ -151,7 +153,7 @@ def train(models, batches, recipe, minutes, validation, say, clock, rates):
                 models.losses()  # all steps so far have ended
                 since = clock()
         losses = models.losses()
-        if not any(map(math.isfinite, losses)):
+        if not finite(map(math.isfinite, losses)):
             raise ValueError(f"losses must be finite, got {losses.tolist()} in epoch {epoch + 1}")
         if epoch == 0 and minutes:
             seconds = (clock() - since) / max(1, len(batches) - unmeasured - 1) * len(batches)

@@ -116,7 +116,8 @@ def train_group(ids, val, rows, options, say):
     def clock():
         return time.monotonic() - began
 
-    *history, mean = train(models, data, recipe, 0, validation, say, clock, rates)
+    known = models, data, recipe, 0, validation, say, clock, rates
+    *history, mean = train(*known, finite=any)
     last, mean = (np.array(epoch["val_perplexity"]) for epoch in (history[-1], mean))
     averaged = (mean < last) & (recipe["average"] > 1)
     translations = search(chosen(averaged, models.total, models.state[0]))
