@@ -187,7 +187,7 @@ def test_words_of_each_kind_are_those_of_tokenizers(kind):
 
 @pytest.fixture(scope="module")
 def chat():
-    """A side with tokens of a chat model, of which one may be seen."""
+    """A side with tokens of a chat model. One of them is shown in texts."""
     names = ["<|end|>", "<|turn|>", "<tool>", "\u00e9t", "th", "the", "Ġ", "Ġthe"]
     vocabulary = {**BYTES, **{name: 256 + n for n, name in enumerate(names)}}
     return BytePairs(

@@ -86,8 +86,8 @@ def columns(parts, ids):
 def _quantized_matmul(rows, matrix, scale):
     """(rows matrix) times the scale of each column: qint8 [R, D] and [D, N] -> float32 [R, N].
 
-    TensorFlow has no Python function for this operation. It reads ranges, of which 127 is the
-    maximum, and its form that returns float32 adds a bias: zeros here.
+    TensorFlow has no Python function for this operation. In place of a scale it reads a range: the
+    number that 127 stands for, and its negative. Its form that returns float32 adds a bias: zeros.
     """
     given = [rows, matrix, tf.zeros(matrix.shape[1:])]
     ranges = [tf.constant(-127.0), tf.constant(127.0), -127 * scale, 127 * scale]

@@ -23,8 +23,8 @@ LAYERS, OUTPUT = "decoder/layer_", "output"
 # The maximum size of all constants of a graph in bytes. Protobuf cannot write 2 GiB, and a graph
 # contains more than its constants.
 LARGEST = 1_900_000_000
-# Up to this size, an export without options has such a graph: the server needs some eight times as
-# much more memory.
+# Up to this size, an export without options has such a graph. Larger ones need too much memory: 20
+# MB of constants need 206 MiB.
 SMALL = 32 * 2**20
 
 
