@@ -360,7 +360,7 @@ def run_export(command, arguments, work):
 
     try:
         with Bar("exporting", unit="steps") as bar:
-            version, report = work(progress=bar.step, **given(arguments))
+            version, report = work(progress=bar.step, **given(command, arguments))
     except UsageError as error:
         return command.fail(error, 2)
     except (ValueError, OSError, ServingError) as error:
@@ -370,12 +370,9 @@ def run_export(command, arguments, work):
     return tell(command, version, report, getattr(arguments, "xla", False))
 
 
-def given(arguments):
-    """The arguments that were given. Not every family accepts every other option."""
-    found = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
-    if getattr(arguments, "low_latency", None) is False:  # given as --no-low-latency
-        found["low_latency"] = False
-    return found
+def given(command, arguments):
+    """The options that differ from their defaults. Not every family accepts every other option."""
+    return {n: value for n, value in vars(arguments).items() if value != command.get_default(n)}
 
 
 def _loaded(options):

@@ -343,7 +343,9 @@ class Translator(Translating, Searching):
         alone = self.beam_width == 1 or self.shortlist is not None or self.xla
         if alone or self.tokenizer.languages or self.dtype == "bfloat16":
             return
-        _, weights = self.fused(self.dtype or "float32")
+        # Traced only, because large models would compute all of their matrices.
+        traced = tf.function(lambda: self.fused(self.dtype or "float32")[1], autograph=False)
+        weights = traced.get_concrete_function().structured_outputs
         self.low_latency = constant_bytes(weights) <= SMALL
 
     def saved(self, root):
