@@ -79,9 +79,10 @@ def test_the_translator_a_recipe_and_the_commands_have_the_options_of_the_table(
 @pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
 def test_what_an_option_is_when_it_is_off_can_be_said_to_an_export(option):
     off = option.default if option.off is None else option.off
-    arguments = saved_model.parser().parse_args(["run", "out", option.flag, str(off)])
+    command = saved_model.parser()
+    arguments = command.parse_args(["run", "out", option.flag, str(off)])
     places = {"run": Path("run"), "directory": Path("out")}
-    assert saved_model.given(arguments) == places | {option.name: off}
+    assert saved_model.given(command, arguments) == places | {option.name: off}
 
 
 def test_the_page_of_the_search_has_them_all():
