@@ -27,9 +27,9 @@ usage; 130 or 143 ended at once by a second Ctrl-C or SIGTERM.
 
 import contextlib
 import os
+import queue
 import signal
 import sys
-import threading
 from pathlib import Path
 
 from tfformer.terminal.command import Number, Parser, count, unreadable
@@ -153,13 +153,14 @@ class Signals:
 
     Attributes:
         loading: whether a signal interrupts the main thread by `_Ended`.
-        ended: the event of the first signal.
     """
 
     NUMBERS = (signal.SIGINT, signal.SIGTERM)
+    LOOK = 1  # seconds between two looks at what the handler received
 
     def __init__(self):
-        self.loading, self.ended = True, threading.Event()
+        # Unlike an Event, a SimpleQueue has no lock for which a handler could wait forever.
+        self.loading, self._signals = True, queue.SimpleQueue()
 
     def __enter__(self):
         self._before = [signal.signal(number, self._handle) for number in self.NUMBERS]
@@ -173,16 +174,18 @@ class Signals:
     def wait(self):
         """Returns once a signal has come.
 
-        The main thread wakes up every second: the kernel may give the signal to another thread, and
-        Python's handler runs in this one.
+        The main thread wakes up every `LOOK` seconds: the kernel may give the signal to another
+        thread, and Python's handler runs in this one.
         """
-        while not self.ended.wait(1):
-            pass
+        received = None
+        while received is None:
+            with contextlib.suppress(queue.Empty):
+                received = self._signals.get(timeout=self.LOOK)
 
-    def _handle(self, *_):
-        for number in self.NUMBERS:
-            signal.signal(number, signal.SIG_DFL)
-        self.ended.set()
+    def _handle(self, number, frame):
+        for each in self.NUMBERS:
+            signal.signal(each, signal.SIG_DFL)
+        self._signals.put(number)
         if self.loading:
             raise _Ended
 

@@ -181,3 +181,20 @@ def test_what_runs_has_some_seconds_to_end_and_a_second_signal_none(short, secon
             one.close()
     finally:
         process.kill()
+
+
+def test_a_signal_at_any_moment_ends_the_wait():
+    """Also while the main thread holds a lock: here it looks all the time, so it often does."""
+    program = """
+import signal
+from export.local_server import Signals
+
+Signals.LOOK, Signals.NUMBERS = 1e-6, [signal.SIGALRM]
+for n in range(200):
+    with Signals() as signals:
+        signals.loading = False
+        signal.setitimer(signal.ITIMER_REAL, 0.001 + n * 1e-6)
+        signals.wait()
+"""
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, cwd=ROOT, timeout=SECONDS).returncode == 0
