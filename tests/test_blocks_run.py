@@ -8,6 +8,7 @@ import ast
 import importlib
 import importlib.util
 import io
+import re
 import shutil
 
 import blocks
@@ -30,13 +31,8 @@ ONLY_PARSED = {
     "export.playground": "serves until it is stopped; tests/export/test_playground.py",
     "export.saved_model": "takes a minute; tests/export/test_quick.py and others",
 }
-# {the beginning of a command: why it is not run}
-NOT_RUN = {
-    "tfformer import-marian Helsinki-NLP/": "a download",
-    "tfformer import google/": "a download",
-    "tfformer import facebook/": "a download",
-    "tfformer import sentence-transformers/": "a download",
-}
+# An import of a model by its name on the hub is a download.
+DOWNLOAD = re.compile(r"tfformer import(-marian)? [\w-]+/[\w.-]+ ")
 # {a package: why a program that imports it may be compiled alone, where it is not installed}
 ELSEWHERE = {"apache_beam": "has an environment of its own; tests/export/test_translate_files.py"}
 # {a page: why its functions run eagerly}
@@ -72,7 +68,7 @@ def is_run(command):
     """Whether a command is run for real; an unknown module is, and so shows itself."""
     module = command.module
     known = module in ONLY_PARSED or module.split(".")[0] in ONLY_PARSED
-    return bool(module) and not known and not any(str(command).startswith(one) for one in NOT_RUN)
+    return bool(module) and not known and not DOWNLOAD.match(str(command))
 
 
 @pytest.fixture(scope="module")

@@ -73,6 +73,7 @@ IMPORTED = {
     "flan": "t5/flan",
     "madlad": "t5/madlad",
     "cnn": "bart/bart",
+    "gpt2": "decoders/gpt2",
     "nllb": "m2m100/nllb",
 }
 # What it is to a command for which it is something else.
