@@ -8,8 +8,8 @@ FOLDERS = ("gpt2", "gpt2-inner", "llama", "qwen2", "wide", "biased")
 NEW = 24  # tokens of a stored continuation
 
 
-_stored = Stored("decoders")
-folder, answers, logits, copied = _stored.folder, _stored.answers, _stored.logits, _stored.copied
+STORED = Stored("decoders")
+folder, answers, logits, copied = STORED.folder, STORED.answers, STORED.logits, STORED.copied
 
 
 def our_ids(ids, eos):

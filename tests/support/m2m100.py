@@ -18,8 +18,8 @@ PAIRS["mbart"] = ("en_XX-de_DE", "fr_XX-en_XX")
 SPECIAL = {"<pad>": PAD, "<unk>": UNK, "</s>": EOS}
 
 
-_stored = Stored("m2m100")
-folder, answers, copied = _stored.folder, _stored.answers, _stored.copied
+STORED = Stored("m2m100")
+folder, answers, copied = STORED.folder, STORED.answers, STORED.copied
 
 
 def arguments(name, run, at=None):

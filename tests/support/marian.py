@@ -11,8 +11,8 @@ FOLDERS = ("joint", "separate", "codes", "untied")
 SPECIAL = {"<unk>": UNK, "<pad>": BOS, "</s>": EOS}
 
 
-_stored = Stored("marian")
-folder, answers, logits, copied = _stored.folder, _stored.answers, _stored.logits, _stored.copied
+STORED = Stored("marian")
+folder, answers, logits, copied = STORED.folder, STORED.answers, STORED.logits, STORED.copied
 
 
 def table(name, side):

@@ -11,8 +11,8 @@ FOLDERS = (
 PEGASUS_UNK = 7  # 2 in its SentencePiece model, and 5 ids between
 
 
-_stored = Stored()
-folder, answers, logits, copied = _stored.folder, _stored.answers, _stored.logits, _stored.copied
+STORED = Stored()
+folder, answers, logits, copied = STORED.folder, STORED.answers, STORED.logits, STORED.copied
 
 
 def our_ids(name, ids):

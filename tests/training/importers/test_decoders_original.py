@@ -17,7 +17,7 @@ from paths import SUPPORT
 
 from tfformer.config import BOS
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.originals
 LINES, PROMPTS = 2000, 500
 # The share of continuations that may differ, because two tokens are almost equally probable.
 MAXIMUM = 0.005
@@ -27,7 +27,7 @@ def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory
     python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     program = SUPPORT / "decoder_original.py"
     originals.written_by(python, program, tmp_path / "decoders")
-    monkeypatch.setattr(decoders, "DATA", tmp_path)
+    monkeypatch.setattr(decoders.STORED, "root", tmp_path / "decoders")
     for name in decoders.FOLDERS:
         both = stored.Both(name, tmp_path / name)
         stored.test_prompts_become_the_same_ids(both)

@@ -11,13 +11,13 @@ from paths import SUPPORT
 import tfformer
 from training import import_hf
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.originals
 
 
 def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
     python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     originals.written_by(python, SUPPORT / "m2m100_original.py", tmp_path / "m2m100")
-    monkeypatch.setattr(m2m100, "DATA", tmp_path)
+    monkeypatch.setattr(m2m100.STORED, "root", tmp_path / "m2m100")
     for name in m2m100.FOLDERS:
         assert import_hf.main(m2m100.arguments(name, tmp_path / name)) == 0
         translator, answers = tfformer.load_translator(tmp_path / name), m2m100.answers(name)

@@ -13,13 +13,13 @@ import tfformer
 from tfformer.config import BOS
 from training import import_marian
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.originals
 
 
 def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
     python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     originals.written_by(python, SUPPORT / "marian_original.py", tmp_path / "marian")
-    monkeypatch.setattr(marian, "DATA", tmp_path)
+    monkeypatch.setattr(marian.STORED, "root", tmp_path / "marian")
     for name in marian.FOLDERS:
         assert import_marian.main([str(marian.folder(name)), str(tmp_path / name)]) == 0
         translator, answers = tfformer.load_translator(tmp_path / name), marian.answers(name)

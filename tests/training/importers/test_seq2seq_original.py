@@ -9,7 +9,7 @@ import seq2seq
 import test_seq2seq as stored
 from paths import SUPPORT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.originals
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])
@@ -18,7 +18,7 @@ def test_the_original_of_today_says_what_the_run_says(
 ):
     python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     originals.written_by(python, SUPPORT / f"{family}_original.py", tmp_path / "data" / family)
-    monkeypatch.setattr(seq2seq, "DATA", tmp_path / "data")
+    monkeypatch.setattr(seq2seq.STORED, "root", tmp_path / "data")
     for name in seq2seq.FOLDERS:
         if name.startswith(f"{family}/"):
             both = stored.Both(name, tmp_path / name)
