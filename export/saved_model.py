@@ -70,10 +70,11 @@ def parser():
             help=f"for a multilingual model: the {side} language if a request names none; default: "
             "the run's",
         )  # fmt: skip
-    parser.add_argument(
-        "--max-target-length", type=count(), metavar="INT",
-        help="maximum tokens of a target; default: the run's",
-    )  # fmt: skip
+    for side, what in (("source", "a source or a prompt"), ("target", "a target or an answer")):
+        parser.add_argument(
+            f"--max-{side}-length", type=count(), metavar="INT",
+            help=f"maximum tokens of {what}; default: the run's",
+        )  # fmt: skip
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16", "int8"],
         help="dtype of matrix products. int8 is for translators on a processor with VNNI and a "

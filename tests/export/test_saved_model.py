@@ -178,15 +178,19 @@ def test_requests_have_no_more_rows_than_the_model_takes(run):
 
 
 @pytest.mark.slow
-def test_an_export_that_takes_two_rows_is_verified_too(run, tmp_path, monkeypatch):
+def test_an_export_with_limits_of_its_own_is_verified_too(run, tmp_path, monkeypatch):
     # Of each kind of input one: texts, ids, pairs of texts.
     only(monkeypatch, serving_default, beam_search_ids, score_signature)
-    arguments = [str(run), str(tmp_path / "small"), "--max-batch-size", "2"]
-    assert saved_model.main(arguments) == 0
+    given = {"max_batch_size": 2, "max_source_length": 19, "max_target_length": 11}
+    options = [word for name, n in given.items() for word in (f"--{name.replace('_', '-')}", n)]
+    assert saved_model.main([str(run), str(tmp_path / "small"), *map(str, options)]) == 0
     report = json.loads((tmp_path / "small" / "1.report.json").read_text())
     checks = {check["name"]: check["detail"] for check in report["checks"]}
     assert checks["plain beam search in NumPy"] == "5 sentences"
     assert list(report["deployment"]["latency"]["milliseconds"]) == ["1", "2"]
+    assert report["deployment"]["limits"].items() >= given.items()
+    answers = [one for some in report["served"]["serving_default"] for one in some["truncated"]]
+    assert any(answers) and not all(answers)
 
 
 def test_what_xla_finds_is_compared_with_stock_operations():
