@@ -54,6 +54,7 @@ SLOW = {
     "docs/guide/from_hugging_face.md",
     "docs/guide/from_keras_hub.md",
     "docs/guide/generate.md",
+    "docs/guide/install.md",
     "docs/guide/language_model.md",
     "docs/guide/long_text.md",
     "docs/guide/methods.md",

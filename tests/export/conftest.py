@@ -37,14 +37,19 @@ VALIDATION = {"examples": tiny.sentences(5), "references": tiny.sentences(5, see
 
 
 @pytest.fixture(scope="session")
-def deployed(tmp_path_factory):
-    """The base directory that the whole command has written into, with --batching."""
+def deployed_run(tmp_path_factory):
+    """The run directory that `deployed` is an export of."""
     translator = tiny.make_translator()
-    folder = tmp_path_factory.mktemp("exported")
-    run = folder / "run"
+    run = tmp_path_factory.mktemp("exported") / "run"
     search = dict(list(tiny.SERVED.items())[:2])
     tfformer.save(run, translator.model, translator.tokenizer, search, VALIDATION)
-    base = folder / "two.words-1"
+    return run
+
+
+@pytest.fixture(scope="session")
+def deployed(deployed_run):
+    """The base directory that the whole command has written into, with --batching."""
+    run, base = deployed_run, deployed_run.parent / "two.words-1"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
         assert saved_model.main([str(run), str(base), "--batching", "--max-batch-size", "37"]) == 0

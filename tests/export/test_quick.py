@@ -17,7 +17,7 @@ def refuse(*_, **__):
 
 
 @pytest.fixture(scope="module")
-def quick(deployed, tmp_path_factory):
+def quick(deployed_run, tmp_path_factory):
     """(the base directory of a quick export, what the command printed)."""
     base = tmp_path_factory.mktemp("quick") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
@@ -25,7 +25,7 @@ def quick(deployed, tmp_path_factory):
         patch.setattr(compare, "compare_in_process", refuse)
         patch.setattr(serve, "serve_in_python", refuse)
         patch.setattr(families, "COMPARISONS", {})
-        words = [str(deployed.parent / "run"), str(base), "--quick", "--signatures", *SIGNATURES]
+        words = [str(deployed_run), str(base), "--quick", "--signatures", *SIGNATURES]
         assert saved_model.main(words) == 0
     return base
 
@@ -43,9 +43,9 @@ def test_each_signature_answers_once_as_it_is_served(quick):
 
 
 @pytest.mark.parametrize("options", [[], ["--batching"]])
-def test_a_signature_that_cannot_be_written_is_named(deployed, tmp_path, capsys, options):
+def test_a_signature_that_cannot_be_written_is_named(deployed_run, tmp_path, capsys, options):
     name = "beam_search_ids" if options else "none"
-    words = [str(deployed.parent / "run"), str(tmp_path / "out"), "--signatures", name, *options]
+    words = [str(deployed_run), str(tmp_path / "out"), "--signatures", name, *options]
     assert saved_model.main(words) == 2
     known = "--signatures must be of serving_default, "
     error = capsys.readouterr().err
@@ -74,7 +74,9 @@ def test_the_deployment_is_there(quick, deployed):
 
 
 @pytest.mark.slow
-def test_a_signature_that_does_not_answer_is_not_published(deployed, tmp_path, monkeypatch, capsys):
+def test_a_signature_that_does_not_answer_is_not_published(
+    deployed_run, tmp_path, monkeypatch, capsys
+):
     def fail(path, graph, feeds, report, xla, warmup):
         assert all(len(batch) == 1 for batch in feeds.values())
         report.add("served: serving_default", ["1 of 1 requests: INTERNAL: x"], "")
@@ -83,7 +85,7 @@ def test_a_signature_that_does_not_answer_is_not_published(deployed, tmp_path, m
     monkeypatch.setattr(serve, "serve", fail)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", (serving_default,))
     base = tmp_path / "tiny"
-    assert saved_model.main([str(deployed.parent / "run"), str(base), "--quick"]) == 1
+    assert saved_model.main([str(deployed_run), str(base), "--quick"]) == 1
     assert "not exported: served: serving_default: 1 of 1" in capsys.readouterr().err
     assert list(base.iterdir()) == []
 
@@ -111,11 +113,11 @@ def test_a_form_is_not_compared_with_itself(tmp_path, capsys, form):
 
 
 @pytest.mark.slow
-def test_all_forms_are_measured(deployed, tmp_path, monkeypatch, capsys):
+def test_all_forms_are_measured(deployed_run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1, 2))
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", (serving_default,))
     base = tmp_path / "tiny"
-    words = [str(deployed.parent / "run"), str(base), "--quick", "--compare-forms"]
+    words = [str(deployed_run), str(base), "--quick", "--compare-forms"]
     assert saved_model.main(words) == 0
     report = json.loads((base / "1.report.json").read_text())
     found = report["deployment"]["other_forms_milliseconds"]
