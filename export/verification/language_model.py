@@ -38,6 +38,8 @@ def compare_whole(service, requests, report):
                 if not gap <= tolerance(service):  # or NaN
                     faults.append(f"text {row}, place {place} differs by {gap:.2g} a token")
                 count += 1
+    if not count:
+        faults.append("no text is searched without a repetition penalty")
     report.add("the model, without a cache", faults, f"{count} texts")
 
 

@@ -8,6 +8,10 @@ import tensorflow as tf
 import tiny
 
 import tfformer
+from export.artifacts.examples import sample_requests
+from export.verification.compare import answer
+from export.verification.language_model import compare_whole
+from export.verification.report import Report
 from tfformer import LanguageModel, LanguageModelConfig, TextGenerator, Tokenizer
 from tfformer.config import BOS, EOS
 from tfformer.service.language_model_signatures import scored
@@ -246,3 +250,22 @@ def test_a_model_and_a_tokenizer_that_do_not_belong_together(model, tokenizer):
 def test_an_option_of_a_request_that_breaks_its_rule_is_named(generator):
     with pytest.raises(ValueError, match="max_length must be at most max_target_length = 13"):
         generator.generate(["The "], max_length=76)
+
+
+def test_an_export_with_a_repetition_penalty_is_compared_too(model, tokenizer):
+    """The penalty changes the scores, so the texts that are compared are searched without it."""
+    generator = TextGenerator(model, tokenizer, repetition_penalty=1.2, **LIMITS)
+    requests = sample_requests(generator)
+    report = Report("")
+    compare_whole(generator, requests, report)
+    [check] = report.checks
+    assert check.passed and int(check.detail.split()[0]) > 0
+    answers = [dict(answer(generator, "beam_search", one)) for one in requests["beam_search"]]
+    for one in answers:
+        one["token_log_probs"] = one["token_log_probs"] - 0.1
+    report = Report("", served={"beam_search": answers})
+    compare_whole(generator, requests, report)
+    assert not report.passed
+    report, requests["beam_search"] = Report(""), requests["beam_search"][:1]
+    compare_whole(generator, requests, report)
+    assert not report.passed and "no text" in report.checks[0].detail

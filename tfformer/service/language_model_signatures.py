@@ -214,6 +214,8 @@ def beam_search(writing):
     def examples(samples):
         text = {"text": samples.texts}
         small = {"beam_width": 2, "length_penalty": 0.0, "max_length": 7}
+        # Without a penalty the scores are the model's own: they can be verified.
+        small["repetition_penalty"] = 1.0
         return [text, {**text, **small}, {**text, **small, "no_repeat_ngram": 2}]
 
     options = {**options, "max_length": 0}
