@@ -79,6 +79,15 @@ class Files:
             )
         return value
 
+    def require_prefix_space(self, found):
+        """Raises a ValueError if the settings say otherwise than tokenizer.json, which has
+        `found`: the original's versions differ in which of them they follow."""
+        if self.settings.get("add_prefix_space") not in (None, found):
+            raise ValueError(
+                f"{self.folder / SETTINGS}: add_prefix_space must be that of {TOKENIZER}, "
+                f"{found}, got {self.settings['add_prefix_space']!r:.99}"
+            )
+
     def named(self, option, default):
         """The name of a special token."""
         value = self.settings.get(option) or default
@@ -285,6 +294,7 @@ def byte_pair_tables(files, size):
         files.require_off("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
         if files.whole["pre_tokenizer"].get("use_regex", True) is not True:
             raise ValueError(f"{files.folder / TOKENIZER}: use_regex must be true")
+        files.require_prefix_space(files.whole["pre_tokenizer"].get("add_prefix_space", True))
     pairs = merges(files)
     table = files.table(size, "vocab.json")
     _require(table, names, files.folder)

@@ -118,7 +118,9 @@ def _splitting(files):
             f"{files.folder / TOKENIZER}: pre_tokenizer must split words as GPT-2, SmolLM, Llama 3 "
             f"or Qwen2, got {steps!r:.300}"
         )
-    return words, steps[-1].get("add_prefix_space", True), normalizer is not None
+    prefix_space = steps[-1].get("add_prefix_space", True)
+    files.require_prefix_space(prefix_space)
+    return words, prefix_space, normalizer is not None
 
 
 def _steps(part, inside):
@@ -180,7 +182,8 @@ def _begins_with_bos(files, bos):
     if files.settings.get("add_bos_token") is not None:
         return files.flag("add_bos_token", False)
     for step in _steps(files.whole.get("post_processor"), "processors"):
-        kind = step.get("type") if isinstance(step, dict) else step
+        step = step if isinstance(step, dict) else {"type": step}
+        kind = step.get("type")
         if kind in (None, "ByteLevel"):
             continue
         before = [{"SpecialToken": {"id": bos, "type_id": 0}}]

@@ -30,7 +30,9 @@ from .weights import Weights
 NEEDED = ("config.json",)
 OTHERS = (*FILES, "generation_config.json", "model-*.safetensors")
 SIZES = {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12}
-FRACTIONS = {"resid_pdrop": 0.1, "attn_pdrop": 0.1, "layer_norm_epsilon": 1e-5}
+FRACTIONS = {
+    "embd_pdrop": 0.1, "resid_pdrop": 0.1, "attn_pdrop": 0.1, "layer_norm_epsilon": 1e-5,
+}  # fmt: skip
 FLAGS = {
     "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
     "tie_word_embeddings": True,
@@ -90,6 +92,11 @@ def _read_options(path):
         raise ValueError(
             f"{path}: n_embd must be a multiple of n_head = {found['n_head']}, got "
             f"{found['n_embd']}"
+        )
+    if found["embd_pdrop"] != found["resid_pdrop"]:
+        raise ValueError(
+            f"{path}: embd_pdrop must be resid_pdrop = {found['resid_pdrop']}, got "
+            f"{found['embd_pdrop']}"
         )
     found["activation"] = activation_of(found.get("activation_function", "gelu_new"), path)
     return found

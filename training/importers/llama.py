@@ -8,7 +8,7 @@ them:
 - Linear layers without biases get biases of zeros.
 """
 
-import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +43,8 @@ FLAGS = {
 GATED = {"silu": "swiglu", "gelu_tanh": "geglu"}
 TABLE = "model.embed_tokens.weight"
 NORM = {"weight": "gamma"}
+WINDOW = 4096  # the originals' default
+LARGEST = sys.float_info.max
 # Of the rotary positions of Llama 3.1: our layers have these.
 LLAMA_3 = {"low_freq_factor": 1, "high_freq_factor": 4}
 
@@ -118,7 +120,7 @@ def _rotary(found, path):
     elif kind != "default":
         raise ValueError(f"{path}: rope_type must be default or llama3, got {kind!r:.99}")
     for name, value in own.items():
-        if type(value) not in (int, float) or not 1 <= value < math.inf:
+        if type(value) not in (int, float) or not 1 <= value <= LARGEST:
             raise ValueError(f"{path}: {name} must be a number of at least 1, got {value!r:.99}")
         if value != LLAMA_3.get(name, value):
             raise ValueError(f"{path}: {name} must be {LLAMA_3[name]}, got {value!r}")
@@ -139,7 +141,7 @@ def _rotary(found, path):
 def _require_full_attention(found, path):
     """Raises a ValueError if a token may not attend to all tokens before it."""
     slides = found["model_type"] == MISTRAL or found["use_sliding_window"]
-    window, longest = found.get("sliding_window"), found["max_position_embeddings"]
+    window, longest = found.get("sliding_window", WINDOW), found["max_position_embeddings"]
     if slides and window is not None and not (type(window) is int and window >= longest):
         raise ValueError(
             f"{path}: sliding_window must be None, or at least max_position_embeddings = "

@@ -18,6 +18,7 @@ OF_GPT_2 = [
     ("n_positions", 10**9, "wpe.weight must be of shape"), ("vocab_size", 10**10, "wte.weight"),
     ("activation_function", "tanh", "activation_function"), ("layer_norm_epsilon", NAN, "epsilon"),
     ("resid_pdrop", NAN, "resid_pdrop must be in [0, 1), got nan"), ("attn_pdrop", 1.5, "attn"),
+    ("embd_pdrop", 0.0, "embd_pdrop must be resid_pdrop = 0.1, got 0.0"),
     ("scale_attn_weights", "yes", "scale_attn_weights"), ("add_cross_attention", True, "add_cross"),
     ("tie_word_embeddings", False, "must have a weight lm_head.weight"),
     ("eos_token_id", None, "eos_token_id"), ("eos_token_id", [0, "1"], "eos_token_id"),
@@ -35,6 +36,7 @@ OF_LLAMA = [
     ("rope_parameters", {"rope_type": "yarn"}, "rope_type must be default or llama3, got 'yarn'"),
     ("rope_parameters", {"rope_type": "default", "rope_theta": NAN}, "rope_theta"),
     ("rope_parameters", {"rope_type": "default", "rope_theta": "10"}, "rope_theta"),
+    ("rope_parameters", {"rope_type": "default", "rope_theta": 10**400}, "rope_theta"),
     ("rope_parameters", {"rope_type": "llama3", "factor": 8}, "low_freq_factor"),
     ("rope_parameters", {"rope_type": "llama3", "factor": INFINITE, "low_freq_factor": 1.0,
                          "high_freq_factor": 4.0}, "factor must be a number"),
@@ -65,6 +67,15 @@ def test_a_window_that_slides_is_named(name, window, tmp_path, refused):
     folder = decoders.copied(name, tmp_path / "folder")
     changed(folder / "config.json", sliding_window=window, use_sliding_window=True)
     assert "sliding_window must be None, or at least max_position" in refused(folder)
+
+
+def test_mistral_has_a_window_that_its_folder_does_not_name(tmp_path, refused):
+    folder = decoders.copied("wide", tmp_path / "folder")
+    options = json.loads((folder / "config.json").read_text())
+    del options["sliding_window"]
+    options["max_position_embeddings"] = 32768
+    (folder / "config.json").write_text(json.dumps(options))
+    assert "max_position_embeddings = 32768, got 4096" in refused(folder)
 
 
 def test_a_window_of_all_positions_is_none(tmp_path):
@@ -165,6 +176,7 @@ TOKENIZERS = [
     (other_words, "pre_tokenizer must split words"),
     (other_template, "post_processor must add <|begin_of_text|> before a text, or nothing"),
     (lambda c: c.update(post_processor={"type": "BertProcessing"}), "post_processor must add"),
+    (lambda c: c.update(post_processor="TemplateProcessing"), "post_processor must add"),
     (lambda c: c.update(added_tokens=[5]), "added tokens must be objects"),
     (lambda c: c.update(added_tokens=[{"content": "", "id": 5}]), "must have a name and an id"),
     (lambda c: c["added_tokens"][0].update(id=10**9), "must have a name and an id below"),
@@ -191,6 +203,12 @@ def test_a_setting_of_the_tokenizer_is_named(option, value, tmp_path, refused):
     folder = decoders.copied("gpt2", tmp_path / "folder")
     changed(folder / "tokenizer_config.json", **{option: value})
     assert ("'a' must be an id" if option == "added_tokens_decoder" else option) in refused(folder)
+
+
+def test_a_space_in_front_must_be_the_same_in_both_files(tmp_path, refused):
+    folder = decoders.copied("gpt2-inner", tmp_path / "folder")
+    changed(folder / "tokenizer_config.json", add_prefix_space=True)
+    assert "add_prefix_space must be that of tokenizer.json, False, got True" in refused(folder)
 
 
 def test_a_folder_of_sentencepiece_is_told_what_reads_it(tmp_path, refused):
