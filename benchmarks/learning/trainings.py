@@ -82,7 +82,11 @@ def table(trainings, columns, significance=None):
     for training in trainings:
         if figures := training.figures():
             rows.setdefault(training.row, []).append(figures)
-    names = [name for name in columns if all(name in found for found in sum(rows.values(), []))]
+    every = sum(rows.values(), [])
+    names = [name for name in columns if all(name in found for found in every)]
+    for name in columns:
+        if name not in names:
+            print(f"not every row has the figure {name}: no column", file=sys.stderr)
     titles = ["seeds", *(columns[name][0] for name in names)]
     titles += [] if significance is None else ["p, difference in BLEU from the first row"]
     lines = [f"| | {' | '.join(titles)} |", "|---|" + "--:|" * len(titles)]

@@ -63,9 +63,10 @@ def pack(studies, say):
     Raises:
         ValueError, OSError: an error of a study or its corpus.
     """
+    from training.recipe import VOCABULARY
     from training.tasks import TASKS
 
-    arrays, tokenizers, rows = {}, {}, {}
+    arrays, tokenizers, vocabularies, rows = {}, {}, {}, {}
     for study, content in studies.items():
         for row, words in content.rows.items():
             options, recipe = read_words(words)
@@ -73,6 +74,10 @@ def pack(studies, say):
                 say(f"left out: {study}, {row}: {why}")
                 continue
             corpus = Path(options.recipe).stem
+            vocabulary = {name: getattr(recipe, name) for name in VOCABULARY}
+            if vocabularies.setdefault(corpus, vocabulary) != vocabulary:
+                say(f"left out: {study}, {row}: it needs a vocabulary of its own")
+                continue
             if corpus not in tokenizers:
                 found, tokenizers[corpus] = prepared(recipe, options.data, say)
                 arrays |= {f"{corpus}/{name}": array for name, array in found.items()}

@@ -4,7 +4,8 @@
         --data data/multi30k --studies norms dropout --pictures pictures
 
 It prints the table of each study: mean and standard deviation over the seeds, and a p-value for the
-difference from the first row, by `training.compare.significance`. --pictures draws each study as
+difference from the first row, by `training.compare.significance`; --against puts another row first,
+and --group computes p of the pairs of one group alone. --pictures draws each study as
 `benchmarks.learning.study` does.
 
 Exit codes: 0 printed; 1 an error of a file; 2 wrong usage; 130 or 143 interrupted.
@@ -28,6 +29,8 @@ def parser():
     parser.add_argument("results", type=Path, help="the file of benchmarks.on_jax.train_studies")
     parser.add_argument("--packed", type=Path, required=True, help="the file that was trained")
     parser.add_argument("--studies", nargs="+", required=True, help="their names")
+    parser.add_argument("--against", metavar="ROW", help="put this row first. Default: the study's")
+    parser.add_argument("--group", help="the group of pairs that p is computed of. Default: all")
     parser.add_argument("--data", type=Path, help="a folder of data that the studies name")
     parser.add_argument("--pictures", type=Path, help="a folder for pictures")
     return parser
@@ -124,10 +127,15 @@ def _run(command, options):
             if not models:
                 print(f"{name}: no row is trained", file=sys.stderr)
                 continue
+            models.sort(key=lambda model: model.row != options.against)
+            kept = [n for n, pair in enumerate(models[0].pairs)
+                    if options.group in (None, pair.group)]  # fmt: skip
+            if not kept:
+                raise ValueError(f"--group must be a group of {name}, got {options.group}")
             systems = {}
             for model in models:
-                systems.setdefault(model.row, []).append(model.texts)
-            p = significance(systems, [pair.target for pair in models[0].pairs])
+                systems.setdefault(model.row, []).append([model.texts[n] for n in kept])
+            p = significance(systems, [models[0].pairs[n].target for n in kept])
             print(f"{name}\n\n{table(models, study.figures, p)}\n")
             if options.pictures:
                 options.pictures.mkdir(parents=True, exist_ok=True)
