@@ -27,8 +27,8 @@ waits some seconds for the compilation. The other signatures need no XLA.
 With --low-latency, a translator's `serving_default` has a separate graph for requests of one text.
 They take less time on processors on which TensorFlow uses oneDNN (with AVX512_VNNI or AMX), also on
 a stock server, and most of all without thread flags. The server needs more memory. This is the
-default if the matrices of a search step have at most 32 MiB. It gains nothing with --batching,
-because the server joins requests, which then contain several texts.
+default if the matrices of a search step that are not in int8 have at most 32 MiB. It gains nothing
+with --batching, because the server joins requests, which then contain several texts.
 
 The gain depends on the processor: --compare-forms measures all forms on this machine and prints
 which is fastest.
@@ -251,6 +251,9 @@ def export_service(
             return None, report
         progress("measuring the latency ...")
         report.deployment = facts(service, model, *texts)
+        asked = {"--dtype": [service.dtype] if service.dtype else [], "--signatures": signatures}
+        words = [word for option, given in asked.items() if given for word in (option, *given)]
+        report.deployment["page"]["command"] += "".join(f" {word}" for word in words)
         if others:
             found = others(partial, texts[0], progress)
             report.deployment["other_forms_milliseconds"] = found

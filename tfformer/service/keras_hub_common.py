@@ -38,7 +38,7 @@ class Wrapping:
         inputs and outputs."""
         return page._replace(
             about=f"{what}: {type(self.model).__name__} of KerasHub",
-            command="export-keras-hub PRESET",
+            command="export-keras-hub PRESET DIRECTORY",
             inputs=f"{page.inputs}\n\n{more}In {ids}, 0 to 3 are pad, unk, bos and eos,\nand 4 + n "
             "is KerasHub's id n.",
         )

@@ -27,7 +27,7 @@ class Page(NamedTuple):
     inputs: str
     limits: dict
     costs: dict
-    command: str = "export RUN"
+    command: str = "export RUN DIRECTORY"
 
 
 class Service(abc.ABC):

@@ -337,8 +337,8 @@ class Translator(Translating, Searching):
     def choose_form(self):
         """Set `low_latency` if the options allow it and the matrices are small.
 
-        Requests of one text then take 0.5 to 0.7 of the time if TensorFlow uses oneDNN, and 1.04
-        of it otherwise (docs/measured/decoding.md).
+        Requests of one text then take 0.5 to 0.8 of the time if TensorFlow uses oneDNN, and 1.03
+        to 1.07 of it otherwise (docs/measured/decoding.md).
         """
         alone = self.beam_width == 1 or self.shortlist is not None or self.xla
         if alone or self.tokenizer.languages or self.dtype == "bfloat16":
@@ -375,13 +375,12 @@ class Translator(Translating, Searching):
 
     def page(self):
         page = super().page()
-        words, about = ["export"], page.about
-        if self.low_latency:
-            words.append("--low-latency")
+        words, about = [page.command], page.about
+        words.append("--low-latency" if self.low_latency else "--no-low-latency")
         if self.ensemble_mean:
             words.append(f"--ensemble RUN ... --ensemble-mean {self.ensemble_mean}")
             about += f"; {len(self.models)} of them, searched as one"
-        return page._replace(about=about, command=" ".join([*words, "RUN"]))
+        return page._replace(about=about, command=" ".join(words))
 
     def flops(self):
         found = [model.flops() for model in self.models]
