@@ -71,8 +71,8 @@ class StackOptions:
         head_size: K, the width of a head. Default None: `d_model` / `num_heads`, as in the paper.
             In some models, such as T5, it is another number.
         rotary_base, rotary_factor, rotary_length: of rotary positions, see
-            `tfformer.layers.relative_positions.Rotary`. Default 10000, 1 and 8192, as in the paper.
-            Other positions ignore them.
+            `tfformer.layers.relative_positions.Rotary`. Default 10000, as in the paper; 1, none;
+            and 8192, as in Llama 3.1. Other positions ignore them.
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.

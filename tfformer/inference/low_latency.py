@@ -23,8 +23,8 @@ LAYERS, OUTPUT = "decoder/layer_", "output"
 # The maximum size of all constants of a graph in bytes. Protobuf cannot write 2 GiB, and a graph
 # contains more than its constants.
 LARGEST = 1_900_000_000
-# Up to this size, an export without options has such a graph. Larger ones need too much memory: 20
-# MB of constants need 206 MiB.
+# Exports have this graph by default up to this size. Constants need ten times their size in memory:
+# 206 MiB for 20 MB.
 SMALL = 32 * 2**20
 
 

@@ -32,7 +32,7 @@ class Words(NamedTuple):
     """How a text is split into words.
 
     expression: of one word, after the runs of blanks were split.
-    last: the blanks that leave their run, if another character follows.
+    last: the characters that are cut off if they end a run of blanks before another character.
     digits: whether each digit is first split from the text around it. Default False.
     """
 
