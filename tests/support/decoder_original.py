@@ -3,12 +3,13 @@
     PYTHON tests/support/decoder_original.py write tests/data/decoders
     PYTHON tests/support/decoder_original.py answer FOLDER LINES PROMPTS < lines.txt > answers.json
 
-PYTHON is one with `torch`, `transformers`, `tokenizers` and `safetensors`; nothing of this project
-is imported. The weights are random, and large enough that continuations differ. With `--text FILE`,
-the tokenizers learn the lines of a file too.
+PYTHON is one with `torch`, `transformers`, `tokenizers`, `sentencepiece` and `safetensors`; nothing
+of this project is imported. The weights are random, and large enough that continuations differ.
+With `--text FILE`, the tokenizers learn the lines of a file too.
 """
 
 import argparse
+import io
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # or transformers asks the hub about each folder
 
 import numpy as np
+import sentencepiece
 import torch
 import transformers
 from bert_original import SENTENCES
@@ -27,6 +29,7 @@ from tokenizers import decoders as of_tokens
 from tokenizers import pre_tokenizers as before
 
 LINES, PROMPTS, NEW, PIECES = 80, 12, 24, 330
+WITH_BYTES = PIECES + 40  # of a SentencePiece model
 SCORED = 7  # tokens of a prompt whose logits are stored
 QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
@@ -41,6 +44,9 @@ LIKE_LLAMA = dict(
     hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.4,
 )  # fmt: skip
+NARROW = dict(
+    LIKE_LLAMA, hidden_size=12, num_attention_heads=3, num_key_value_heads=1, intermediate_size=17
+)
 SCALED = dict(
     rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
     original_max_position_embeddings=32,
@@ -85,6 +91,42 @@ def qwen_2(folder, texts):
     made.add_special_tokens([AddedToken(name, normalized=False) for name in (END, *CHAT)])
     made.add_tokens([AddedToken("<tool_call>", normalized=False)])
     return whole(folder, made, eos_token=CHAT[1], pad_token=END)
+
+
+def llama_2(folder, texts, legacy=False):
+    """A SentencePiece model with bytes; and tokens of chats, one of them not special."""
+    guide = sorted(Path(__file__).parents[2].glob("docs/guide/*.md"))
+    lines = [line for path in guide for line in path.read_text().split("\n")]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*texts, *lines]), model_writer=model, model_type="bpe",
+        vocab_size=WITH_BYTES, byte_fallback=True, character_coverage=0.98, split_digits=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=2,
+        allow_whitespace_only_pieces=True, max_sentence_length=100_000,
+    )  # fmt: skip
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
+    settings = dict(tokenizer_class="LlamaTokenizer", legacy=legacy, add_bos_token=True)
+    settings |= dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    added = {WITH_BYTES + n: name for n, name in enumerate([*CHAT, "<tool_call>"])}
+    settings["added_tokens_decoder"] = {
+        str(n): dict(content=name, special=name in CHAT, normalized=False)
+        for n, name in {0: "<unk>", 1: "<s>", 2: "</s>", **added}.items()
+    }
+    for n in range(3):
+        settings["added_tokens_decoder"][str(n)]["special"] = True
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return transformers.LlamaTokenizer.from_pretrained(folder)
+
+
+def tiny_llama(folder, texts):
+    """The same in tokenizer.json, which puts a space before every part."""
+    made = llama_2(folder, texts).backend_tokenizer
+    steps = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    made.normalizer, made.pre_tokenizer = normalizers.Sequence(steps), None
+    (folder / "tokenizer.model").unlink()
+    content = {**json.loads(made.to_str()), "pre_tokenizer": None}
+    made = Tokenizer.from_str(json.dumps(content))
+    return whole(folder, made, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
 def split_by(expression):
@@ -148,6 +190,14 @@ FOLDERS = {
             hidden_act="gelu_pytorch_tanh",
         ),
     ),
+    "llama2": dict(
+        kind="LlamaForCausalLM", text=llama_2, ends=["</s>", CHAT[1]], bos="<s>", file="bfloat16",
+        config=dict(NARROW, rms_norm_eps=1e-5, rope_theta=300.0),
+    ),
+    "tinyllama": dict(
+        kind="MistralForCausalLM", text=tiny_llama, ends=["</s>"], bos="<s>", file="bfloat16",
+        config=dict(NARROW, tie_word_embeddings=True, sliding_window=None),
+    ),
 }  # fmt: skip
 
 
@@ -198,6 +248,8 @@ def write(folder, seed, more, kind, text, config, ends, bos=None, generation=Non
                 weight += 0.3 * torch.randn_like(weight)
             if "wpe" in name:
                 weight += 0.5 * torch.randn_like(weight)
+        bytes_ = [n for piece, n in tokenizer.get_vocab().items() if piece.startswith("<0x")]
+        model.get_output_embeddings().weight[bytes_] *= 0.3  # seldom written
     ids["eos_token_id"] = ends if len(ends) > 1 else ends[0]
     model.generation_config = transformers.GenerationConfig(**ids, **(generation or {}))
     save(model, folder, file)
@@ -228,8 +280,9 @@ def save(model, folder, file):
 
 
 def answers(model, tokenizer, lines, prompts):
-    """The ids of lines; and the ids of prompts with their greedy continuations."""
+    """The ids of lines, and their texts; the ids of prompts, and their greedy continuations."""
     found = {"ids": tokenizer(lines).input_ids, "prompt_ids": tokenizer(prompts).input_ids}
+    found["texts"] = [tokenizer.decode(ids, skip_special_tokens=True) for ids in found["ids"]]
     found |= {"continuation_ids": [], "continuations": []}
     for n, ids in enumerate(found["prompt_ids"]):
         ids = ids or [model.config.bos_token_id]
@@ -239,7 +292,8 @@ def answers(model, tokenizer, lines, prompts):
         [all_ids] = model.generate(inputs, max_new_tokens=NEW, **known).tolist()
         new = all_ids[len(ids) :]
         found["continuation_ids"].append(new)
-        found["continuations"].append(tokenizer.decode(new, skip_special_tokens=True))
+        before, text = (tokenizer.decode(n, skip_special_tokens=True) for n in (ids, all_ids))
+        found["continuations"].append(text[len(before) :])
         if n % 100 == 99:
             print(f"{n + 1} of {len(prompts)}", file=sys.stderr)
     return found

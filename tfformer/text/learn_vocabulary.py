@@ -10,6 +10,7 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.symbols import SymbolModel
 from tfformer.text.vocabularies import SPECIAL, LabelTable, PieceTable, SentencePieceModel, clean
 
 KINDS = ("unigram", "bpe", "char")
@@ -147,7 +148,7 @@ def extend(side, texts, count):
     if isinstance(side, PieceTable):
         pieces = side.pieces[len(SPECIAL) :]
         return PieceTable([*pieces, *_frequent_words(texts, side.pieces)[:count]])
-    if not isinstance(side, SentencePieceModel):
+    if type(side) not in (SentencePieceModel, SymbolModel):
         raise ValueError(
             "side must be a SentencePiece model or a table, which can be extended, got "
             f"{type(side).__name__}"

@@ -5,9 +5,8 @@ import re
 import tensorflow as tf
 
 from tfformer.config import EOS
+from tfformer.text.byte_pair_words import CUT
 from tfformer.text.vocabularies import SentencePieceModel
-
-CUT = "\x01"  # marks where a text is cut; a cleaned text has no control characters
 
 
 class SymbolModel(SentencePieceModel):
@@ -28,7 +27,7 @@ class SymbolModel(SentencePieceModel):
 
         super().__init__(content, name)
         pieces = ModelProto.FromString(content).pieces
-        symbols = [p.piece for p in pieces if p.type == p.USER_DEFINED]
+        symbols = self.symbols_of(pieces)
         self._symbols = {symbol: self.pieces.index(symbol) for symbol in symbols}
         if symbols:
             longest_first = sorted(symbols, key=len, reverse=True)
@@ -38,14 +37,25 @@ class SymbolModel(SentencePieceModel):
                 tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=-1
             )
 
+    @staticmethod
+    def symbols_of(pieces):
+        """The names of the symbols among the pieces of a `ModelProto`."""
+        return [p.piece for p in pieces if p.type == p.USER_DEFINED]
+
+    def spaced(self, parts):
+        """The parts of texts, RaggedTensor of strings [B, (P)] -> the same as SentencePiece reads
+        them, string [N]. A symbol is an empty part. SentencePiece itself adds a space in front."""
+        return parts.flat_values
+
     def encode(self, text):
         if not self._symbols:
             return super().encode(text)
-        text = tf.strings.regex_replace(self.clean(text), self._pattern, rf"{CUT}\1{CUT}")
+        text = tf.strings.regex_replace(self.clean(text), self._pattern, CUT + rb"\1" + CUT)
         parts = tf.strings.split(text, CUT)  # [B, (P)]
         symbols = self._table.lookup(parts.flat_values)
         is_symbol = symbols >= 0
-        pieces = self._kernel.tokenize(tf.where(is_symbol, "", parts.flat_values))[:, :-1]
+        texts = parts.with_values(tf.where(is_symbol, "", parts.flat_values))
+        pieces = self._kernel.tokenize(self.spaced(texts))[:, :-1]
         lengths = tf.cast(is_symbol, tf.int64)
         symbols = tf.boolean_mask(symbols, is_symbol)
         symbols = tf.RaggedTensor.from_row_lengths(symbols, lengths)

@@ -7,6 +7,7 @@ import tensorflow as tf
 from tfformer.config import EOS, PAD, whole
 from tfformer.text import learn_vocabulary
 from tfformer.text.byte_pairs import BytePairs
+from tfformer.text.llama_pieces import LlamaPieces
 from tfformer.text.symbols import SymbolModel
 from tfformer.text.vocabularies import LabelTable, PieceTable, SentencePieceModel, Side
 from tfformer.text.word_pieces import WordPieces
@@ -16,7 +17,8 @@ SIDES = ("source", "target")
 CLASSES = {
     side.suffix: side
     for side in (
-        SentencePieceModel, PieceTable, LabelTable, SymbolModel, WordPieces, BytePairs,
+        SentencePieceModel, PieceTable, LabelTable, SymbolModel, LlamaPieces, WordPieces,
+        BytePairs,
     )
 }  # fmt: skip
 # All possible file names of a tokenizer: `source.model`, ...

@@ -5,6 +5,7 @@ Newer folders of Hugging Face have no other file of their tokenizer.
 
 import base64
 import binascii
+import re
 
 SPACE = "▁"
 # The patterns by which runs of blanks become one space: SentencePiece does so too.
@@ -15,7 +16,8 @@ def sentencepiece_of(content, name="tokenizer.json"):
     """The bytes of the SentencePiece model that a `tokenizer.json` was made from.
 
     Its pieces have the ids of the file. Special pieces become control pieces; other added pieces
-    become user-defined ones. (In such a file, a model never falls back to bytes.)
+    become user-defined ones. Only a BPE with `byte_fallback` falls back to bytes; its caller reads
+    how it normalises texts.
 
     Args:
         content: the object in the file, a dictionary.
@@ -35,6 +37,7 @@ def sentencepiece_of(content, name="tokenizer.json"):
             scored = [(piece, float(score)) for piece, score in model["vocab"]]
         elif model["type"] == "BPE":
             spec.model_type, scored = spec.BPE, _scored_by_merges(model)
+            spec.byte_fallback = model.get("byte_fallback") is True
             unk = [piece for piece, _ in scored].index(model.get("unk_token") or "<unk>")
         else:
             raise ValueError(f"model must be Unigram or BPE, got {model['type']!r:.99}")
@@ -45,13 +48,19 @@ def sentencepiece_of(content, name="tokenizer.json"):
             raise ValueError("added_tokens must follow the ids of the vocabulary")
         scored += [(more[number], 0.0) for number in sorted(more)]
         for number, (piece, score) in enumerate(scored):
-            kind = kinds.UNKNOWN if number == unk else kinds.NORMAL
+            is_byte = spec.byte_fallback and re.fullmatch("<0x[0-9A-F]{2}>", piece)
+            kind = kinds.BYTE if is_byte else kinds.NORMAL
+            kind = kinds.UNKNOWN if number == unk else kind
             if number != unk and piece in special:
                 kind = kinds.CONTROL if special[piece] else kinds.USER_DEFINED
             if not piece or not abs(score) < 1e30:
                 raise ValueError(f"piece {number} must have a name and a score, got {piece!r:.99}")
             found.pieces.add(piece=piece, score=score, type=kind)
-        _set_normalizer(found.normalizer_spec, content)
+        if spec.byte_fallback:
+            _require_all_merges(model, {piece for piece, _ in scored} - set(special))
+            found.normalizer_spec.remove_extra_whitespaces = False
+        else:
+            _set_normalizer(found.normalizer_spec, content)
         spec.unk_id = unk
         return found.SerializeToString()
     except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
@@ -66,11 +75,26 @@ def _scored_by_merges(model):
     if sorted(ids.values()) != list(range(len(ids))):
         raise ValueError("vocab must have each id once")
     ranks = {}
-    for number, merge in enumerate(model["merges"]):
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
+    for number, (left, right) in enumerate(_merges(model)):
         ranks.setdefault(left + right, number)
     pieces = sorted(ids, key=ids.__getitem__)
     return [(piece, -float(ranks.get(piece, len(ranks)))) for piece in pieces]
+
+
+def _merges(model):
+    """The merges of a BPE model, pairs of pieces."""
+    return [one.split(" ") if isinstance(one, str) else one for one in model["merges"]]
+
+
+def _require_all_merges(model, pieces):
+    """Raises a ValueError unless a piece is made of any two others, as SentencePiece makes it: the
+    merges of one piece follow each other in the list."""
+    ranks = {(left, right): number for number, (left, right) in enumerate(_merges(model))}
+    for piece in pieces:
+        halves = ((piece[:n], piece[n:]) for n in range(1, len(piece)))
+        found = [ranks.get(pair, -1) for pair in halves if pieces.issuperset(pair)]
+        if found and (min(found) < 0 or max(found) - min(found) >= len(found)):
+            raise ValueError(f"merges must have all pairs that make {piece!r:.99}, in a row")
 
 
 def _set_normalizer(spec, content):

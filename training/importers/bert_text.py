@@ -71,8 +71,9 @@ class Files:
         return read_json_object(path) if path.exists() else {}
 
     def flag(self, option, default):
-        """A setting that is true or false."""
-        value = self.settings.get(option, default)
+        """A setting that is true or false. None is the default."""
+        value = self.settings.get(option)
+        value = default if value is None else value
         if type(value) is not bool:
             raise ValueError(
                 f"{self.folder / SETTINGS}: {option} must be true or false, got {value!r:.99}"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tfformer.config.search_options import OPTIONS, SAMPLING
 
-from .decoder_text import SpecialTokens
+from .decoder_files import SpecialTokens
 from .generation import WITHOUT_COUNTERPART, impossible_ids
 from .options import read_json_object
 

@@ -1,7 +1,7 @@
-"""Imports Llama, SmolLM, Qwen2 and Mistral models of Hugging Face with a byte-level BPE tokenizer.
+"""Imports Llama, SmolLM, Qwen2 and Mistral models of Hugging Face.
 
-The weights are converted once for these differences, so the resulting model needs no options for
-them:
+`decoder_text` reads their tokenizers: byte-level BPE or SentencePiece. The weights are converted
+once for these differences, so the resulting model needs no options for them:
 
 - The original rotates feature i of a head together with feature i + K / 2; here, with its
   neighbour. So the features of queries and keys are reordered.

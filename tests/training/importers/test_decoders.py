@@ -5,14 +5,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hard_lines import hard_lines
+from marian import changed
 
 from export import saved_model
 from export.verification.reference import log_softmax
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.run import load_service, read_config
 from training import import_hf
+from training.importers import llama
 
-HAS_BOS = ("llama",)  # whose tokenizer puts bos before a text
+HAS_BOS = ("llama", *decoders.SENTENCEPIECE)  # whose tokenizer puts bos before a text
 FAST = ("gpt2",)  # the search of another model takes 10 s to trace
 SOME_FAST = pytest.mark.parametrize(
     "both",
@@ -57,6 +59,42 @@ def test_texts_become_the_same_ids(both):
         assert own[-1] == EOS
 
 
+SPACES = {
+    "first": ({}, ["▁a", "<tool_call>", "a", "</s>", "▁a", "▁"]),
+    "always": ({"legacy": True}, ["▁a", "<tool_call>", "▁a", "</s>", "▁a", "▁"]),
+    "never": ({"add_prefix_space": False}, ["a", "<tool_call>", "a", "</s>", "▁a", "▁"]),
+}
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_the_settings_decide_which_parts_begin_with_a_space(space, tmp_path):
+    """Between the symbols; only "always" is `legacy`. The text is decoded as it was."""
+    settings, expected = SPACES[space]
+    folder, text = decoders.copied("llama2", tmp_path / "folder"), "a<tool_call>a</s> a "
+    changed(folder / "tokenizer_config.json", **settings)
+    side = llama.read(folder).tokenizer.source
+    assert side.space == space
+    [ids] = side.encode(tf.constant([text])).to_list()
+    assert [side.pieces[n] for n in ids[:-1]] == expected
+    for same in (side, type(side).from_content(side.content), side.filled_up(side.size + 3)):
+        assert same.encode(tf.constant([text])).to_list() == [ids]
+        [found] = same.decode(tf.ragged.constant([[n for n in ids if n > EOS]], tf.int32)).numpy()
+        assert found.decode().replace("> ", ">") == text.replace("</s>", "")
+
+
+def test_bytes_become_characters_again():
+    """Also those beside bytes that are no UTF-8, which transformers drops."""
+    side = llama.read(decoders.folder("llama2")).tokenizer.source
+    ids = [side.byte_ids[n] for n in "中é".encode() + b"\xe4"]
+    assert side.decode(tf.ragged.constant([ids], tf.int32)).numpy() == ["中é\ufffd".encode()]
+
+
+def test_ids_become_the_same_texts(both):
+    ids = both.tokenizer.encode_source(hard_lines(len(both.answers["ids"])))
+    texts = [text.decode() for text in both.tokenizer.decode(ids).numpy()]
+    assert texts == both.answers["texts"]
+
+
 def test_prompts_become_the_same_ids(both):
     """With tokens of chat models; and an empty text, which begins with bos."""
     prompts, _ = both.generator.writing.prompts(tf.constant(both.answers["prompts"]))
@@ -90,7 +128,7 @@ def test_greedy_search_continues_with_the_same_text(both):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("both", ["llama", "qwen2"], indirect=True)
+@pytest.mark.parametrize("both", ["llama", "qwen2", "llama2"], indirect=True)
 def test_a_text_ends_with_each_of_the_originals_ends(both):
     """Not only with the one that is our eos; and no search shows it."""
     [end] = both.tokenizer.source.ends
@@ -116,6 +154,8 @@ KEPT = {
     "qwen2": (2, 4, 2, 6, "all", 100.0, 1.0),
     "wide": (2, 4, 1, 10, "none", 10000.0, 1.0),
     "biased": (2, 4, 2, 8, "all", 10000.0, 1.0),
+    "llama2": (2, 3, 1, 4, "none", 300.0, 1.0),
+    "tinyllama": (2, 3, 1, 4, "all", 10000.0, 1.0),
 }
 
 
@@ -143,7 +183,7 @@ def test_the_first_token_is_scored_after_bos(both):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("both", ["gpt2", "llama", "qwen2", "wide"], indirect=True)
+@pytest.mark.parametrize("both", ["gpt2", "llama", "qwen2", "wide", "llama2"], indirect=True)
 def test_the_export_is_verified_and_answers_alike(both, tmp_path):
     options = [] if both.name in FAST else ["--quick"]
     assert saved_model.main([str(both.directory), str(tmp_path / "exported"), *options]) == 0

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from marian import changed
 from safetensors.numpy import load_file, save_file
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from training import import_hf
 
@@ -101,7 +102,8 @@ def test_an_option_of_generation_without_counterpart_is_named(name, tmp_path, re
 FILES = [
     ("gpt2", "config.json"), ("gpt2", "vocab.json"), ("gpt2", "merges.txt"),
     ("gpt2", "model.safetensors"), ("gpt2-inner", "pytorch_model.bin"), ("llama", "tokenizer.json"),
-    ("llama", "model.safetensors.index.json"), ("llama", "model-00001-of-00004.safetensors"),
+    ("llama", "model.safetensors.index.json"), ("llama2", "tokenizer.model"),
+    ("tinyllama", "tokenizer.json"), ("llama", "model-00001-of-00004.safetensors"),
 ]  # fmt: skip
 
 
@@ -162,7 +164,7 @@ def other_template(content):
 TOKENIZERS = [
     (lambda c: c["model"].update(type="Unigram"), "model type must be BPE"),
     (lambda c: c.update(model=5), "model must be an object"),
-    (lambda c: c["model"].update(byte_fallback=True), "`tfformer export-keras-hub` exports"),
+    (lambda c: c["model"].update(byte_fallback=True), "'<unk>' is not in list"),
     (lambda c: c["model"].update(vocab=5), "must have an id for each piece"),
     (lambda c: c["model"].update(vocab={"a": 0, "b": 0}), "must have each id once"),
     (lambda c: c["model"].update(vocab={"a": 10**9}), "must have each id once"),
@@ -194,13 +196,40 @@ def test_another_tokenizer_is_named(change, said, tmp_path, refused):
     assert said in refused(folder)
 
 
+OF_PIECES = [
+    (lambda c: c.update(normalizer={"type": "NFKC"}), "must replace spaces as Llama 2"),
+    (lambda c: c.update(normalizer=5), "must replace spaces as Llama 2"),
+    (lambda c: c.update(pre_tokenizer={"type": "Metaspace"}), "must replace spaces as Llama 2"),
+    (lambda c: c.update(pre_tokenizer=[]), "must replace spaces as Llama 2"),
+    (lambda c: c["decoder"]["decoders"].pop(), "decoder must turn pieces and bytes into text"),
+    (lambda c: c.update(decoder=None), "decoder must turn pieces and bytes into text"),
+    (lambda c: c["model"].update(dropout=0.1), "dropout must be empty or false"),
+    (lambda c: c["model"].update(type="Unigram"), "tokenizer.json"),
+    (lambda c: c["model"].update(merges=5), "must be a tokenizer of the tokenizers library"),
+    (lambda c: c["model"]["merges"].append(["a"]), "must be a tokenizer of the tokenizers library"),
+    (lambda c: c["model"]["merges"].clear(), "merges must have all pairs that make"),
+    (lambda c: c["model"]["merges"].sort(), "merges must have all pairs that make"),
+    (lambda c: c["model"]["vocab"].pop("<0x0A>"), "must have each id once"),
+    (lambda c: c["added_tokens"][3].update(id=10**9), "must follow the ids of the vocabulary"),
+    (lambda c: c["added_tokens"][3].update(rstrip=True), "rstrip of '<|im_start|>' must be false"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "said"), OF_PIECES)
+def test_another_tokenizer_of_pieces_is_named(change, said, tmp_path, refused):
+    folder = decoders.copied("tinyllama", tmp_path / "folder")
+    write_json(folder / "tokenizer.json", change)
+    assert said in refused(folder)
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [("tokenizer_class", "BertTokenizer"), ("add_prefix_space", 1), ("add_bos_token", "yes"),
      ("add_eos_token", True), ("eos_token", 5), ("added_tokens_decoder", {"a": {}})],
 )  # fmt: skip
-def test_a_setting_of_the_tokenizer_is_named(option, value, tmp_path, refused):
-    folder = decoders.copied("gpt2", tmp_path / "folder")
+@pytest.mark.parametrize("name", ["gpt2", "llama2"])
+def test_a_setting_of_the_tokenizer_is_named(name, option, value, tmp_path, refused):
+    folder = decoders.copied(name, tmp_path / "folder")
     changed(folder / "tokenizer_config.json", **{option: value})
     assert ("'a' must be an id" if option == "added_tokens_decoder" else option) in refused(folder)
 
@@ -211,15 +240,27 @@ def test_a_space_in_front_must_be_the_same_in_both_files(tmp_path, refused):
     assert "add_prefix_space must be that of tokenizer.json, False, got True" in refused(folder)
 
 
-def test_a_folder_of_sentencepiece_is_told_what_reads_it(tmp_path, refused):
-    folder = decoders.copied("wide", tmp_path / "folder")
-    (folder / "tokenizer.json").rename(folder / "tokenizer.model")
-    said = "must be a byte-level BPE, got SentencePiece: `tfformer export-keras-hub` exports"
-    assert said in refused(folder)
-    changed(folder / "tokenizer_config.json", tokenizer_class="LlamaTokenizerFast")
-    (folder / "tokenizer.model").rename(folder / "tokenizer.json")
-    write_json(folder / "tokenizer.json", lambda c: c["model"].update(byte_fallback=True))
-    assert said in refused(folder)
+PIECES = [
+    (lambda m: setattr(m.trainer_spec, "model_type", 1), "model_type must be BPE, got 'UNIGRAM'"),
+    (lambda m: setattr(m.trainer_spec, "byte_fallback", False), "byte_fallback must be True"),
+    (lambda m: m.pieces.pop(9), "bytes must be 256, got 255"),
+    (lambda m: setattr(m.trainer_spec, "treat_whitespace_as_suffix", True), "as_suffix must be"),
+    (lambda m: setattr(m.normalizer_spec, "remove_extra_whitespaces", True), "must be False"),
+    (lambda m: setattr(m.normalizer_spec, "escape_whitespaces", False), "must be True, got False"),
+    (lambda m: setattr(m.normalizer_spec, "precompiled_charsmap", b"1"), "normalization_rule must"),
+    (lambda m: setattr(m.pieces[-1], "piece", m.pieces[-2].piece), "must be a SentencePiece model"),
+    (lambda m: m.pieces.extend(m.pieces[-9:]), "must have one piece for id 370"),
+    (lambda m: setattr(m.pieces[1], "piece", "<b>"), "must have one piece for id 1, got '<b>'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "said"), PIECES)
+def test_another_sentencepiece_model_is_named(change, said, tmp_path, refused):
+    path = decoders.copied("llama2", tmp_path / "folder") / "tokenizer.model"
+    model = ModelProto.FromString(path.read_bytes())
+    change(model)
+    path.write_bytes(model.SerializeToString())
+    assert said in refused(path.parent)
 
 
 def test_the_class_of_a_tokenizer_does_not_decide_what_tokenizer_json_says(tmp_path):

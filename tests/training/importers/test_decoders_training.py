@@ -27,7 +27,7 @@ def texts(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen2", "wide"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen2", "wide", "llama2"])
 def test_it_is_fine_tuned_and_exported(name, texts, tmp_path):
     begun, made = tmp_path / "begun", tmp_path / "made"
     assert import_hf.main([str(decoders.folder(name)), str(begun)]) == 0
