@@ -33,6 +33,9 @@ FILES = ("models.config", "monitoring.config", COMPOSE, "docker-compose.gpu.yml"
 MEMORY_LIMITS = {COMPOSE: r"memory: \$\{MEMORY:-(\d+)m\}", KUBERNETES: r"limits: .*memory: (\d+)Mi"}
 BATCH_ROWS = 32  # maximum rows of a batch that the server joins
 LATENCY_BATCHES, LATENCY_ROUNDS = (1, 8, 32), 5
+# Once a batch has taken so many seconds, no more rounds and no larger batches are measured: a large
+# language model may need minutes for one request.
+LATENCY_SECONDS = 60
 BATCHING = (
     "It was exported to be batched: the server joins the requests of several clients, as\n"
     "`batching_parameters.txt` says. Only signatures whose inputs are all texts are in it."
@@ -181,11 +184,14 @@ def measure_latency(directory, texts, maximum, xla=False):
             texts_of = np.resize(np.array(texts, object), rows)
             request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts_of, tf.string))
             times = []
-            for _ in range(1 + LATENCY_ROUNDS):  # the first only warms up
+            while len(times) <= LATENCY_ROUNDS and sum(times) < LATENCY_SECONDS:
                 start = time.perf_counter()
                 model.predict(request)
-                times.append(1e3 * (time.perf_counter() - start))
-            medians[str(rows)] = round(statistics.median(times[1:]), 1)
+                times.append(time.perf_counter() - start)
+            # The first only warms up.
+            medians[str(rows)] = round(1e3 * statistics.median(times[1:] or times), 1)
+            if sum(times) >= LATENCY_SECONDS:
+                break
         peak = model.worker.peak_bytes
     finally:
         model.close()

@@ -1,7 +1,10 @@
 """The whole road: a run is exported, verified as the server loads it, and answers on its own."""
 
+import collections
 import json
 import shutil
+import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ from few_texts import prove_by_few
 
 import tfformer
 from export import saved_model, translate, verify
-from export.artifacts import examples
+from export.artifacts import deployment, examples
 from export.artifacts.publish import publish
 from export.capi.job import serve_calls
 from export.verification import reference, translation
@@ -316,3 +319,28 @@ def test_a_near_tie_is_no_fault(translator, monkeypatch):
 
     monkeypatch.setattr(reference, "beam_search", tied)
     assert checked(answer)
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(60, {"1": 6, "2": 6}), (0.05, {"1": 3})])
+def test_a_model_that_takes_long_is_measured_for_a_limited_time(seconds, calls, monkeypatch):
+    """A large language model may need minutes for a request."""
+    found = collections.Counter()
+
+    class Slow:
+        worker = types.SimpleNamespace(peak_bytes=1)
+
+        def __init__(self, *_, **__):
+            pass
+
+        def predict(self, request):
+            found[str(request.inputs["text"].tensor_shape.dim[0].size)] += 1
+            time.sleep(0.02)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("export.serving.model.Model", Slow)
+    monkeypatch.setattr(deployment, "LATENCY_SECONDS", seconds)
+    measured = deployment.measure_latency("", ["a", "b"], maximum=2)["milliseconds"]
+    assert set(measured) == set(calls) and found == calls
+    assert all(20 <= one < 60 for one in measured.values())

@@ -9,9 +9,9 @@ from .decoder_files import SpecialTokens
 from .generation import WITHOUT_COUNTERPART, impossible_ids
 from .options import read_json_object
 
-# The maximum number of tokens of a prompt and its continuation together. A longer limit costs
-# memory for each request; a service or an export can set it.
-LONGEST = 2048
+# The maximum number of tokens of a prompt and its continuation together, and of a continuation. A
+# longer limit costs memory and time for each request; a service or an export can set it.
+LONGEST, LONGEST_ANSWER = 2048, 256
 # Options of generation with a counterpart, which greedy search and sampling use alike.
 RULES = {"repetition_penalty": "repetition_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}
 # More options without a counterpart, by the value that changes nothing.
@@ -100,5 +100,6 @@ def _search(generation, positions):
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
     total = min(positions, LONGEST) + 1
-    lengths = {"max_source_length": total // 2, "max_target_length": total - total // 2}
+    answer = min(total - total // 2, LONGEST_ANSWER)
+    lengths = {"max_source_length": total - answer, "max_target_length": answer}
     return {**found, **({} if sampled else {"top_k": 1}), **lengths}
