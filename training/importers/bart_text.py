@@ -9,6 +9,7 @@ from tfformer.text.tokenizer_json import sentencepiece_of
 from . import bert_text, t5_text
 from .id_mapping import Numbering
 from .options import read_json_object
+from .tokenizer_files import Files
 
 MODEL, JSON, SETTINGS = t5_text.FILES
 FILES = ("merges.txt", "vocab.json", "special_tokens_map.json", "added_tokens.json", *t5_text.FILES)
@@ -18,7 +19,7 @@ OFFSET = 103  # of Pegasus's ids after those of its SentencePiece model
 def read_bart(folder, options):
     """The `Tokenizer` of a BART folder, and its `Numbering`."""
     size = options["vocab_size"]
-    files = bert_text.Files(folder)
+    files = Files(folder)
     table, merges, names, settings = bert_text.byte_pair_tables(files, size)
     pad, unk, begin, eos = (table[name] for name in names[:4])
     expected = {"pad_token_id": pad, "bos_token_id": begin, "eos_token_id": eos}

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .bert_text import SETTINGS, TOKENIZER
+from .tokenizer_files import SETTINGS, TOKENIZER
 
 DEFAULT = "<|endoftext|>"  # a special token of a folder that names none
 NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")

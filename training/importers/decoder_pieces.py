@@ -7,8 +7,8 @@ from tfformer.text.renumbering import parsed
 from tfformer.text.tokenizer_json import sentencepiece_of
 from tfformer.text.vocabularies import FILLING, SPACE
 
-from .bert_text import TOKENIZER
 from .decoder_files import begins_with_bos, steps_of, vocabulary_of
+from .tokenizer_files import TOKENIZER
 
 MODEL = "tokenizer.model"
 # The classes of these tokenizers in Hugging Face; with or without "Fast" at the end.

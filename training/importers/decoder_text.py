@@ -7,10 +7,10 @@ a text. Special ones are hidden in a decoded text.
 from tfformer.text.byte_pairs import BytePairs
 from tfformer.text.tokenizer import Tokenizer
 
-from . import bert_text, decoder_pieces
-from .bert_text import SETTINGS, TOKENIZER
+from . import decoder_pieces
 from .decoder_files import begins_with_bos, steps_of, vocabulary_of
 from .id_mapping import Numbering
+from .tokenizer_files import SETTINGS, TOKENIZER, Files, merges
 
 FILES = (
     TOKENIZER, SETTINGS, "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json",
@@ -36,7 +36,7 @@ def read_text(folder, size, special):
     Raises:
         ValueError: a file is missing or damaged, or the tokenizer has no counterpart here.
     """
-    files = bert_text.Files(folder, (*CLASSES, *decoder_pieces.CLASSES))
+    files = Files(folder, (*CLASSES, *decoder_pieces.CLASSES))
     read_side = decoder_pieces.read_side if decoder_pieces.has_pieces(files) else _read_side
     side = read_side(files, size, special)
     # Our bos has the embedding of the original's; its own probability is 0. There is no pad, and no
@@ -63,7 +63,7 @@ def _read_side(files, size, special):
         "whole_words": bool(files.whole and files.model.get("ignore_merges")),
     }  # fmt: skip
     try:
-        tables = vocabulary.table, bert_text.merges(files), [None, None, None, special.eos], size
+        tables = vocabulary.table, merges(files), [None, None, None, special.eos], size
         return BytePairs(*tables, **settings)
     except ValueError as error:
         raise ValueError(f"{files.folder}: {TOKENIZER} or merges.txt: {error}") from error
