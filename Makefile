@@ -6,7 +6,7 @@ RUN := runs/dates
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export KERAS_BACKEND ?= tensorflow
 
-.PHONY: demo test test-slow test-hostile test-originals lint bench docs tutorial clean
+.PHONY: demo test test-slow test-hostile test-nightly lint bench docs tutorial clean
 
 # The versions of requirements.lock, so that everybody gets the same environment.
 PIP := $(BIN)/pip install --disable-pip-version-check --progress-bar on -c requirements.lock
@@ -40,9 +40,9 @@ test-slow: .venv/ready
 test-hostile: .venv/ready
 	$(BIN)/python -m pytest -m hostile -n auto --maxprocesses 4
 
-# Downloads Hugging Face's transformers, PyTorch and OpenNMT-tf (3 GB), and compares imported models.
-test-originals: .venv/ready
-	$(BIN)/python -m pytest -m originals -n auto --maxprocesses 2
+# Up to an hour. Downloads Hugging Face's transformers, PyTorch and OpenNMT-tf (3 GB) to compare with.
+test-nightly: .venv/ready
+	$(BIN)/python -m pytest -m nightly -n auto --maxprocesses 2
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -95,8 +95,19 @@ def execute(tmp_path_factory):
         yield run
 
 
-@pytest.mark.slow
-@each
+# Each trains for a minute or more, or reads what such a one has trained.
+LONG = {"4_learning", "5_search", "9_serving", "11_pretraining", "12_copying_and_parallel"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(
+            path, id=path.stem, marks=pytest.mark.nightly if path.stem in LONG else pytest.mark.slow
+        )
+        for path in PATHS
+    ],
+)
 def test_it_runs(path, execute):
     ran = (cell for cell in execute(path.stem).cells if cell.cell_type == "code")
     # It says as much as it did when it was kept; more where no font has Chinese.

@@ -72,8 +72,19 @@ def wrong(array):
     return [np.array(one, array.dtype) for one in (*fewer, array[None], array[None, None])]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("make", SERVICES.values(), ids=SERVICES)
+# Those of CI: what other services have is theirs too.
+IN_CI = {"language model", "low latency", "span"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(
+            make, id=name, marks=pytest.mark.slow if name in IN_CI else pytest.mark.nightly
+        )
+        for name, make in SERVICES.items()
+    ],
+)
 def test_an_input_of_another_rank_is_named_with_the_shape_it_must_have(make, tmp_path):
     service = make()
     service.save(str(tmp_path / "1"))

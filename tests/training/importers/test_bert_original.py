@@ -18,7 +18,7 @@ from tfformer import run
 from training.importers import huggingface
 from training.importers.imported import write
 
-pytestmark = pytest.mark.originals
+pytestmark = pytest.mark.nightly
 COUNT = 2000
 # The share of lines that may differ: there are segmentations of equal probability, and the original
 # normalises a combining character with the one before it.

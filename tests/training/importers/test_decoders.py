@@ -182,8 +182,16 @@ def test_the_first_token_is_scored_after_bos(both):
     assert int(found["length"][0]) == len(ids)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("both", ["gpt2", "llama", "qwen2", "wide", "llama2"], indirect=True)
+@pytest.mark.parametrize(
+    "both",
+    [
+        pytest.param(
+            name, marks=pytest.mark.slow if name in ("gpt2", "llama2") else pytest.mark.nightly
+        )
+        for name in ("gpt2", "llama", "qwen2", "wide", "llama2")
+    ],
+    indirect=True,
+)
 def test_the_export_is_verified_and_answers_alike(both, tmp_path):
     options = [] if both.name in FAST else ["--quick"]
     assert saved_model.main([str(both.directory), str(tmp_path / "exported"), *options]) == 0

@@ -17,7 +17,7 @@ from paths import SUPPORT
 
 from tfformer.config import BOS
 
-pytestmark = pytest.mark.originals
+pytestmark = pytest.mark.nightly
 LINES, PROMPTS = 2000, 500
 # The share of continuations that may differ, because two tokens are almost equally probable, or a
 # prompt is over the limit.

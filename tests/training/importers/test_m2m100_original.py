@@ -11,7 +11,7 @@ from paths import SUPPORT
 import tfformer
 from training import import_hf
 
-pytestmark = pytest.mark.originals
+pytestmark = pytest.mark.nightly
 
 
 def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):

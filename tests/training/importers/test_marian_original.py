@@ -13,7 +13,7 @@ import tfformer
 from tfformer.config import BOS
 from training import import_marian
 
-pytestmark = pytest.mark.originals
+pytestmark = pytest.mark.nightly
 
 
 def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):

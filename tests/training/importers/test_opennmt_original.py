@@ -9,7 +9,7 @@ import pytest
 import test_opennmt as stored
 from paths import SUPPORT
 
-pytestmark = pytest.mark.originals
+pytestmark = pytest.mark.nightly
 
 
 def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):

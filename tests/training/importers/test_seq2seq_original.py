@@ -9,7 +9,7 @@ import seq2seq
 import test_seq2seq as stored
 from paths import SUPPORT
 
-pytestmark = pytest.mark.originals
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])

@@ -191,11 +191,8 @@ def test_the_others_end_when_the_chief_cannot_begin(tmp_path):
         assert "the chief has failed" in workers.said(1)
 
 
-@pytest.mark.parametrize(
-    "count",
-    # test_resume.py kills one process at chosen moments.
-    [pytest.param(1, marks=pytest.mark.hostile), pytest.param(2, marks=pytest.mark.slow)],
-)
+@pytest.mark.hostile  # test_resume.py kills one process at chosen moments
+@pytest.mark.parametrize("count", [1, 2])
 def test_killed_at_random_is_uninterrupted(tmp_path, count):
     """SIGKILL in or after random batches, with all that is drawn from seeds, R-Drop and Muon.
 
