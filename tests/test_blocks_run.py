@@ -44,6 +44,8 @@ PAGES = [
     for page in blocks.PAGES
     if any(block.language in ("python", *blocks.SHELL) for block in blocks.page_blocks(page))
 ]
+# Its functions are tested one by one in tests/test_tfformer_command.py.
+NIGHTLY = {"docs/guide/install.md"}
 # The pages whose blocks take more than two seconds: those that write a SavedModel, and others.
 SLOW = {
     "README.md",
@@ -54,7 +56,6 @@ SLOW = {
     "docs/guide/from_hugging_face.md",
     "docs/guide/from_keras_hub.md",
     "docs/guide/generate.md",
-    "docs/guide/install.md",
     "docs/guide/language_model.md",
     "docs/guide/long_text.md",
     "docs/guide/methods.md",
@@ -179,9 +180,15 @@ def run_page(page_blocks, folder, monkeypatch, capfd):
                     done(command, folder, monkeypatch, capfd)
 
 
+def marks_of(page):
+    if page in NIGHTLY:
+        return [pytest.mark.nightly]
+    return [pytest.mark.slow] if page in SLOW else []
+
+
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else []) for page in PAGES],
+    [pytest.param(page, marks=marks_of(page)) for page in PAGES],
 )
 def test_the_blocks_of_a_page_run(page, world, monkeypatch, capfd):
     if page in FEW:

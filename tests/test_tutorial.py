@@ -7,6 +7,7 @@ from pathlib import Path
 import notebooks
 import pytest
 from paths import ROOT
+from tiers import slow_or_nightly
 
 PATHS = notebooks.paths()
 NAMES = [path.stem for path in PATHS]
@@ -95,19 +96,12 @@ def execute(tmp_path_factory):
         yield run
 
 
-# Each trains for a minute or more, or reads what such a one has trained.
+# The others train for a minute or more, or read what such a one has trained.
 LONG = {"4_learning", "5_search", "9_serving", "11_pretraining", "12_copying_and_parallel"}
+SHORT = [path for path in PATHS if path.stem not in LONG]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(
-            path, id=path.stem, marks=pytest.mark.nightly if path.stem in LONG else pytest.mark.slow
-        )
-        for path in PATHS
-    ],
-)
+@pytest.mark.parametrize("path", slow_or_nightly(PATHS, SHORT), ids=NAMES)
 def test_it_runs(path, execute):
     ran = (cell for cell in execute(path.stem).cells if cell.cell_type == "code")
     # It says as much as it did when it was kept; more where no font has Chinese.

@@ -5,7 +5,7 @@ import pytest
 from benchmarks import streaming
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_memory_of_the_input_does_not_grow_with_the_corpus(tmp_path, capsys):
     arguments = ["--pairs", "10000", "150000", "--batches", "200", "--folder", str(tmp_path)]
     assert streaming.main(arguments) == 0

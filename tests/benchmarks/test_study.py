@@ -69,7 +69,7 @@ def test_arguments_are_filled_in_and_what_was_begun_otherwise_is_refused(tmp_pat
         changed.trainings(["a half"], [7])[1][0].begin()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_study_end_to_end(tmp_path, capfd):
     words = [str(written(tmp_path)), "--out", str(tmp_path / "out"), "--seeds", "3", "5"]
     words += ["--picture", str(tmp_path / "study.png")]

@@ -70,7 +70,7 @@ def test_a_preset_is_exported_verified_and_served(preset, tmp_path, monkeypatch)
     assert [*answers.values()][0].tolist() == expected.numpy().tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_decoder_only_preset_writes_on(tmp_path, monkeypatch):
     folder = saved(hub.CAUSAL["gemma"], tmp_path / "preset")
     prove_by_few(monkeypatch)
@@ -167,7 +167,7 @@ def test_without_keras_nlp_it_says_what_to_install(tmp_path, capsys, monkeypatch
     refused(tmp_path, tmp_path, capsys, "pip install 'tfformer[keras-nlp]'")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_quantized_preset_says_what_it_is(tmp_path, capsys):
     def quantized():
         model = hub.t5()

@@ -4,6 +4,7 @@ import hub
 import numpy as np
 import pytest
 import tiny
+from tiers import slow_or_nightly
 
 from export.artifacts.examples import sample_requests
 from export.capi.job import serve_calls
@@ -76,24 +77,16 @@ def wrong(array):
 IN_CI = {"language model", "low latency", "span"}
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(
-            make, id=name, marks=pytest.mark.slow if name in IN_CI else pytest.mark.nightly
-        )
-        for name, make in SERVICES.items()
-    ],
-)
-def test_an_input_of_another_rank_is_named_with_the_shape_it_must_have(make, tmp_path):
-    service = make()
+@pytest.mark.parametrize("name", slow_or_nightly(SERVICES, IN_CI))
+def test_an_input_of_another_rank_is_named_with_the_shape_it_must_have(name, tmp_path):
+    service = SERVICES[name]()
     service.save(str(tmp_path / "1"))
     graph = read_graph(tmp_path / "1")
     asked = to_feeds(graph, sample_requests(service))
     calls, expected = [], []
-    for name, signature in graph.signatures.items():
+    for signature_name, signature in graph.signatures.items():
         fetches = [info.name for info in signature.outputs.values()]
-        given = asked[name][-1]
+        given = asked[signature_name][-1]
         for alias in signature.inputs:
             shape = f"expected shape [{','.join('?' * given[alias].ndim)}]."
             for array in wrong(given[alias]):
@@ -102,7 +95,7 @@ def test_an_input_of_another_rank_is_named_with_the_shape_it_must_have(make, tmp
                     for key, value in {**given, alias: array}.items()
                 }
                 calls.append((feeds, fetches))
-                expected.append((name, alias, shape))
+                expected.append((signature_name, alias, shape))
     # In another process: a session there disables XLA for all that follows.
     for (name, alias, shape), error in zip(
         expected, serve_calls(tmp_path / "1", calls), strict=True

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from tiers import slow_or_nightly
 
 import tfformer
 from tfformer.layers.weight_matrices import Matrix, float_matrix
@@ -90,8 +91,7 @@ def test_search_reads_the_matrices_as_the_model_does(form, rng):
     np.testing.assert_allclose(found.log_probs.numpy()[:, 0], expected, atol=tolerance)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", slow_or_nightly(FORMS, ["lora", "int8"]))
 def test_a_changed_model_is_saved_with_the_matrices_that_it_computes_with(form, rng, tmp_path):
     tokenizer = tfformer.Tokenizer.train(["ein Haus", "a house"], vocabulary_size=280)
     model = changed_model(form, rng, tokenizer.source_vocabulary_size)

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from hard_lines import hard_lines
 from marian import changed
+from tiers import slow_or_nightly
 
 from export import saved_model
 from export.verification.reference import log_softmax
@@ -184,12 +185,7 @@ def test_the_first_token_is_scored_after_bos(both):
 
 @pytest.mark.parametrize(
     "both",
-    [
-        pytest.param(
-            name, marks=pytest.mark.slow if name in ("gpt2", "llama2") else pytest.mark.nightly
-        )
-        for name in ("gpt2", "llama", "qwen2", "wide", "llama2")
-    ],
+    slow_or_nightly(["gpt2", "llama", "qwen2", "wide", "llama2"], ["gpt2", "llama2"]),
     indirect=True,
 )
 def test_the_export_is_verified_and_answers_alike(both, tmp_path):

@@ -5,6 +5,7 @@ import random
 import decoders
 import numpy as np
 import pytest
+from tiers import slow_or_nightly
 
 from export import ctranslate2 as to_ctranslate2
 from export import saved_model
@@ -26,8 +27,9 @@ def texts(tmp_path):
     return path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen2", "wide", "llama2"])
+@pytest.mark.parametrize(
+    "name", slow_or_nightly(["gpt2", "llama", "qwen2", "wide", "llama2"], ["llama"])
+)
 def test_it_is_fine_tuned_and_exported(name, texts, tmp_path):
     begun, made = tmp_path / "begun", tmp_path / "made"
     assert import_hf.main([str(decoders.folder(name)), str(begun)]) == 0
