@@ -30,7 +30,7 @@ demo: .venv/demo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh training/demo.sh $(RUN)
 
 test: .venv/ready
-	@echo "The tests take about 13 minutes on 2 cores."
+	@echo "The tests take about 11 minutes on 2 cores."
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope
 
 test-slow: .venv/ready

@@ -49,6 +49,7 @@ def saved(request, tokenizer, tmp_path_factory):
     return translator, folder
 
 
+@pytest.mark.slow
 def test_one_text_and_several_have_the_answers_of_the_model(saved):
     translator, folder = saved
     served = tf.saved_model.load(str(folder)).signatures["serving_default"]

@@ -47,6 +47,7 @@ def test_a_long_word_is_unknown(side):
     assert named(side, "a" * 10)[:-1] == ["<unk>"]
 
 
+@pytest.mark.slow
 def test_offsets_are_those_of_the_pieces(side):
     """Two routes: whole texts, and character by character. What a piece covers encodes to it."""
     lines = hard_lines(300)

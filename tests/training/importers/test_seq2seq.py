@@ -148,6 +148,7 @@ def test_the_run_keeps_the_options(both):
         assert (search["min_length"], search["no_repeat_ngram"]) == (6, 3)
 
 
+@pytest.mark.slow
 def test_every_text_of_bart_begins_with_a_piece_that_is_in_no_text(tmp_path):
     both = Both("bart/bart", tmp_path / "run")
     begin = both.tokenizer.source.first
