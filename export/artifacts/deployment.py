@@ -33,8 +33,8 @@ FILES = ("models.config", "monitoring.config", COMPOSE, "docker-compose.gpu.yml"
 MEMORY_LIMITS = {COMPOSE: r"memory: \$\{MEMORY:-(\d+)m\}", KUBERNETES: r"limits: .*memory: (\d+)Mi"}
 BATCH_ROWS = 32  # maximum rows of a batch that the server joins
 LATENCY_BATCHES, LATENCY_ROUNDS = (1, 8, 32), 5
-# Once a batch has taken so many seconds, no more rounds and no larger batches are measured: a large
-# language model may need minutes for one request.
+# Seconds for the rounds of a batch. If they take longer, no more rounds and no larger batches are
+# measured: a large language model may need minutes for one request.
 LATENCY_SECONDS = 60
 BATCHING = (
     "It was exported to be batched: the server joins the requests of several clients, as\n"

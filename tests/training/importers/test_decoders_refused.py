@@ -189,13 +189,6 @@ TOKENIZERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "said"), TOKENIZERS)
-def test_another_tokenizer_is_named(change, said, tmp_path, refused):
-    folder = decoders.copied("llama", tmp_path / "folder")
-    write_json(folder / "tokenizer.json", change)
-    assert said in refused(folder)
-
-
 OF_PIECES = [
     (lambda c: c.update(normalizer={"type": "NFKC"}), "must replace spaces as Llama 2"),
     (lambda c: c.update(normalizer=5), "must replace spaces as Llama 2"),
@@ -215,9 +208,12 @@ OF_PIECES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "said"), OF_PIECES)
-def test_another_tokenizer_of_pieces_is_named(change, said, tmp_path, refused):
-    folder = decoders.copied("tinyllama", tmp_path / "folder")
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [*(("llama", *row) for row in TOKENIZERS), *(("tinyllama", *row) for row in OF_PIECES)],
+)
+def test_another_tokenizer_is_named(name, change, said, tmp_path, refused):
+    folder = decoders.copied(name, tmp_path / "folder")
     write_json(folder / "tokenizer.json", change)
     assert said in refused(folder)
 
