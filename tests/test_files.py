@@ -5,6 +5,7 @@ import os
 import resource
 import zipfile
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -46,6 +47,19 @@ def test_arrays_come_back_from_their_bytes():
     for name, value in arrays.items():
         np.testing.assert_array_equal(found[name], value)
         assert found[name].dtype == value.dtype
+
+
+def test_bfloat16_comes_back_as_float32():
+    half = np.array([[1.5, -2], [3e38, 0]], ml_dtypes.bfloat16)
+    arrays = {"half": half, "whole": np.float32([7])}
+    content = pack(arrays)
+    found = unpack(content)
+    assert {name: array.dtype for name, array in found.items()} == dict.fromkeys(arrays, "float32")
+    np.testing.assert_array_equal(found["half"], half.astype("float32"))
+    with np.load(io.BytesIO(content)) as file:
+        assert file["half.bfloat16"].tobytes() == half.tobytes()
+    with pytest.raises(RunError, match="half.bfloat16 must be of type uint16, got float32"):
+        unpack(pack({"half.bfloat16": np.float32([1])}))
 
 
 def test_pickles_are_refused():

@@ -15,6 +15,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 # The types of JSON by their JSON names.
@@ -24,6 +25,8 @@ CHECKSUM = "checksum"
 PARTIAL_NAME = r"\..+\.[0-9a-f]{16}\.partial"  # of a file or folder while it is written
 # The maximum size of a JSON or text file, in bytes. Parsed, it takes about ten times the memory.
 LONGEST_TEXT = 100_000_000
+# What ends the name of an array that is stored as bfloat16.
+HALF = ".bfloat16"
 # The files in which Linux gives the memory limit of a container: cgroup version 2, and 1.
 MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -317,13 +320,24 @@ def sync(*paths):
 def pack(arrays):
     """Converts arrays by name to the bytes of an .npz file."""
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
+    write_arrays(buffer, arrays)
     return buffer.getvalue()
 
 
+def write_arrays(file, arrays):
+    """Writes arrays by name to an open .npz file. NumPy's format has no bfloat16: such an array is
+    stored by its bits, and its name there ends with `.bfloat16`."""
+    stored = {}
+    for name, array in arrays.items():
+        is_half = array.dtype == ml_dtypes.bfloat16
+        stored[name + HALF if is_half else name] = array.view("uint16") if is_half else array
+    np.savez(file, **stored)
+
+
 def unpack(content):
-    """Converts the bytes of an .npz file to arrays by name. Pickles and compression are refused, so
-    the arrays are never larger than the file.
+    """Converts the bytes of an .npz file to arrays by name; those stored as bfloat16 become
+    float32. Pickles and compression are refused, so the arrays are at most twice as large as the
+    file.
 
     Raises:
         RunError: it is not an .npz file, or it is cut short.
@@ -336,9 +350,18 @@ def unpack(content):
         if sum(one.file_size for one in members) > len(content):
             raise ValueError("its arrays must each have bytes of their own")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            return {name.removesuffix(HALF): _whole(name, file[name]) for name in file.files}
     except Exception as error:  # of many types, depending on the damaged byte
         raise RunError(f"no whole .npz file: {error}") from error
+
+
+def _whole(name, array):
+    """An array as `write_arrays` received it, but bfloat16 as float32."""
+    if not name.endswith(HALF):
+        return array
+    if array.dtype != "uint16":
+        raise ValueError(f"{name} must be of type uint16, got {array.dtype}")
+    return array.view(ml_dtypes.bfloat16).astype("float32")
 
 
 def read_arrays(path):

@@ -30,6 +30,7 @@ from tfformer.files import (
     read_json,
     unpack,
     whole_folder,
+    write_arrays,
     write_atomically,
     write_json,
 )
@@ -126,7 +127,7 @@ def save_weights(directory, family, sizes, weights, tokenizer, search=None, trai
     if (directory / "config.json").exists():
         _refuse_other_tokenizer(directory, tokenizer)
     with hidden_file(directory, "weights-new.npz") as file:
-        np.savez(file, **weights)
+        write_arrays(file, weights)
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         weights_name = f"weights-{digest[:16]}.npz"

@@ -12,6 +12,7 @@ from tfformer.models import LANGUAGE_MODEL
 
 from .id_mapping import NEVER
 from .imported import Imported
+from .weights import compact
 
 HEAD = "lm_head.weight"
 
@@ -40,7 +41,7 @@ class DecoderWeights:
     def put(self, name, kernel, bias=None):
         """Stores a dense layer: kernel [in, out], and its bias. Default: zeros."""
         bias = np.zeros(kernel.shape[1], "float32") if bias is None else bias
-        self.found[f"{name}/kernel"], self.found[f"{name}/bias"] = kernel, bias
+        self.found[f"{name}/kernel"], self.found[f"{name}/bias"] = compact(kernel), bias
 
     def read_tables(self, table, size, tied, impossible):
         """Reads the embedding with this name and the output layer, after the last norm.

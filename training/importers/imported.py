@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from tfformer import run
 from tfformer.models import ENCODER_DECODER, FAMILIES
 
+from .weights import compact
+
 
 class Imported(NamedTuple):
     """A model imported from another system.
@@ -71,6 +73,7 @@ def write(imported, directory):
     small |= {"d_model": 2 * config.num_heads, "d_ff": 1}
     model = FAMILIES[family].model(dataclasses.replace(config, **small))
     SERVICES[family](model, imported.tokenizer, **search)
-    parts = family, config, imported.weights, imported.tokenizer, search
+    weights = {name: compact(array) for name, array in imported.weights.items()}
+    parts = family, config, weights, imported.tokenizer, search
     training = {"imported": imported.origin}
     run.save_new(directory, *parts, training, write=run.save_weights)

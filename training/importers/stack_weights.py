@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from .id_mapping import NEVER
+from .weights import compact
 
 # The three embedding tables, and the names of a shared table and of the output bias.
 TABLES = {
@@ -162,7 +163,7 @@ class _Layers:
         return kernel, self.weights.take(f"{name}.bias", outputs)
 
     def _put(self, name, kernel, bias):
-        self.found[f"{name}/kernel"], self.found[f"{name}/bias"] = kernel, bias
+        self.found[f"{name}/kernel"], self.found[f"{name}/bias"] = compact(kernel), bias
 
     def read_norm(self, theirs, ours):
         for their_name, our_name in (("weight", "gamma"), ("bias", "beta")):

@@ -7,6 +7,7 @@ import numpy as np
 from tfformer.config import PAD
 
 from .id_mapping import NEVER
+from .weights import compact
 
 SHARED, OUTPUT = "shared.weight", "lm_head.weight"
 COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
@@ -103,7 +104,7 @@ class _Layers:
 
     def _linear(self, theirs, ours, inputs, outputs, scale=1.0):
         kernel = self.weights.take(f"{theirs}.weight", outputs, inputs).T * scale
-        self.found[f"{ours}/kernel"] = kernel
+        self.found[f"{ours}/kernel"] = compact(kernel)
         self.found[f"{ours}/bias"] = np.zeros(outputs, "float32")
 
     def _attention(self, theirs, ours):

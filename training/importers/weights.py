@@ -1,5 +1,6 @@
 """The weights of a model of another system. Each is taken once, by name and shape."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from tfformer.files import LONGEST_TEXT, is_file_name, open_regular, read_bytes
 from .torch_file import read_torch
 
 INDEX = "model.safetensors.index.json"  # the index of a model in several files
+LOWER = np.uint32(0xFFFF)  # the bits of a float32 that bfloat16 lacks
 
 
 class Stored(NamedTuple):
@@ -93,6 +95,17 @@ class Weights:
             raise ValueError(f"{self.path}: the model here has no weight {sorted(self._stored)[0]}")
 
 
+def compact(array):
+    """A float32 matrix as bfloat16 if that changes no value, as in a model that was stored so;
+    any other array as it is."""
+    if array.ndim < 2 or array.dtype != "float32":
+        return array
+    bits = array.view("uint32")
+    if (bits[0] & LOWER).any() or (bits & LOWER).any():  # one row usually decides
+        return array
+    return array.astype(ml_dtypes.bfloat16)
+
+
 def read_safetensors(path):
     """{name: `Stored`} of a safetensors file. An array is read when it is needed.
 
@@ -101,20 +114,21 @@ def read_safetensors(path):
     """
     open_regular(path).close()  # not a pipe, on which the library would wait
     try:
-        file = safetensors.safe_open(path, "np")
-        return {name: _stored(file, name) for name in file.keys()}  # noqa: SIM118
+        with safetensors.safe_open(path, "np") as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path} is damaged, or no safetensors file: {error!s:.300}") from error
+    read = functools.partial(_read_array, path)
+    return {name: Stored(shape, functools.partial(read, name)) for name, shape in shapes.items()}
 
 
-def _stored(file, name):
-    def read():
+def _read_array(path, name):
+    """Reads one array. The file is mapped, and closing it unmaps what was read."""
+    with safetensors.safe_open(path, "np") as file:
         try:
             return file.get_tensor(name)
         except (AttributeError, TypeError) as error:  # NumPy lacks the number format
             raise ValueError(f"{name} must be of floats that NumPy has: {error}") from error
-
-    return Stored(tuple(file.get_slice(name).get_shape()), read)
 
 
 def _read_parts(index):

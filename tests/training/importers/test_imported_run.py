@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import decoders
 import marian
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from safetensors.numpy import load_file, save_file
 import tfformer
 from export import ctranslate2 as to_ctranslate2
 from tfformer.run import load_model, model_weights
-from training import import_marian, train
+from training import import_hf, import_marian, train
 from training.importers import marian as importer
+from training.importers import weights
 from training.importers.imported import write
 
 
@@ -24,15 +26,16 @@ def runs(tmp_path_factory):
     return base
 
 
-def test_an_import_takes_little_more_memory_than_the_file(tmp_path):
-    """The weights are in memory once, and a part of them twice."""
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_import_takes_little_more_memory_than_the_file(tmp_path, dtype):
+    """The weights are in memory once, and a part of them twice. The run is as large as the file."""
     folder, size = marian.copied("joint", tmp_path / "folder"), 30_011
     marian.changed(folder / "config.json", encoder_ffn_dim=size, decoder_ffn_dim=size)
     path = folder / "model.safetensors"
     arrays = load_file(path)
     for name, array in arrays.items():
         shape = [size if n == 17 else n for n in array.shape]
-        arrays[name] = np.resize(array, shape)
+        arrays[name] = np.resize(array, shape).astype(dtype)
     save_file(arrays, path)
     del arrays, array
     tracemalloc.start()
@@ -41,9 +44,43 @@ def test_an_import_takes_little_more_memory_than_the_file(tmp_path):
         used = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert path.stat().st_size > 15_000_000
-    assert used < 1.5 * path.stat().st_size
+    assert path.stat().st_size > 7_500_000
+    assert used < {"float32": 1.5, "bfloat16": 2.2}[dtype] * path.stat().st_size
+    [stored] = (tmp_path / "run").glob("weights-*.npz")
+    assert stored.stat().st_size < 1.1 * path.stat().st_size
     assert load_model(tmp_path / "run").config.d_ff == size
+
+
+def test_weights_that_are_stored_as_bfloat16_keep_their_values(tmp_path):
+    """Llama's gates and values, whose numbers the import does not change."""
+    folder = decoders.folder("llama2")
+    assert import_hf.main([str(folder), str(tmp_path / "run")]) == 0
+    ours, theirs = model_weights(load_model(tmp_path / "run")), {}
+    for path in folder.glob("*.safetensors"):
+        theirs |= load_file(path)
+    [path] = (tmp_path / "run").glob("weights-*.npz")
+    with np.load(path) as file:
+        stored = {name.removesuffix(".bfloat16"): file[name].dtype for name in file.files}
+    for layer in range(2):
+        for their_name, our_name in (
+            ("mlp.gate_proj", "feed_forward/inner"), ("self_attn.v_proj", "self_attention/value"),
+        ):  # fmt: skip
+            expected = theirs[f"model.layers.{layer}.{their_name}.weight"]
+            assert expected.dtype == "bfloat16"
+            name = f"decoder/layer_{layer}/{our_name}/kernel"
+            np.testing.assert_array_equal(ours[name], expected.T.astype("float32"))
+            assert stored[name] == "uint16"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_kept"), [(1.0, True), (-(2.0**127), True), (1.0078125, True), (1.00390625, False)]
+)
+def test_a_matrix_is_compact_if_bfloat16_has_its_values(value, is_kept):
+    """bfloat16 has 8 bits of precision: 1 + 2**-7 but not 1 + 2**-8."""
+    matrix = np.array([[1, 2, 3], [0.5, value, 0]], "float32")
+    assert weights.compact(matrix).dtype == ("bfloat16" if is_kept else "float32")
+    np.testing.assert_array_equal(weights.compact(matrix).astype("float32"), matrix)
+    assert weights.compact(matrix[1]).dtype == "float32"  # vectors are small
 
 
 @pytest.mark.slow
