@@ -18,6 +18,7 @@ EXPRESSED = {
     "key_value_heads": "num_heads",
     "location_width": 0,
     "heads_width": "d_model",
+    "query_key_norm": False,
 }
 # Names of `ctranslate2.specs.common_spec.Activation`; GELU is the exact one.
 ACTIVATIONS = {

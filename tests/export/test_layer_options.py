@@ -26,6 +26,7 @@ MODELS = {
     "rotary, RMSNorm, keys of one head, location-aware": {
         "positions": "none", "attention_positions": "rotary", "normalization": "rms",
         "num_heads": 7, "num_key_value_heads": 1, "norm": "pre", "location_width": 3,
+        "query_key_norm": True,
     },
     "ALiBi, AdaNorm, one layer for all": {
         "positions": "none", "attention_positions": "alibi", "normalization": "ada",

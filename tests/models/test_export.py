@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiers import slow_or_nightly
 
 from tfformer.models import FAMILIES
 
@@ -21,8 +22,7 @@ def inputs_of(model):
     return dict.fromkeys(specs, IDS) if isinstance(specs, dict) else IDS
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_or_nightly(FAMILIES, ["encoder-decoder", "span"]))
 def test_a_saved_model_gives_the_logits_of_the_model(family, tmp_path):
     model = model_of(family)
     inputs = inputs_of(model)

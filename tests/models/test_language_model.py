@@ -22,7 +22,7 @@ VARIANTS = {
     "swiglu": {"activation": "swiglu", "tie_embeddings": "none", "last_norm": True},
     "rotary": {
         "positions": "none", "attention_positions": "rotary", "num_heads": 7,
-        "num_key_value_heads": 1, "normalization": "rms", "norm": "pre",
+        "num_key_value_heads": 1, "normalization": "rms", "norm": "pre", "query_key_norm": True,
     },
     "rotary, wider heads": {
         "positions": "none", "attention_positions": "rotary", "head_size": 10, "rotary_base": 90.0,

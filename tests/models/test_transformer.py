@@ -162,6 +162,8 @@ def parameters(config):
     self_attention = attention
     if config.attention_positions == "relative":
         self_attention += 32 * config.num_heads
+    if config.query_key_norm:
+        self_attention += 2 * D // config.num_heads
     layers = [config.num_encoder_layers, config.num_decoder_layers]
     encoder_layers, decoder_layers = (min(config.unique_layers or n, n) for n in layers)
     matrices = 3 if config.activation == "swiglu" else 2

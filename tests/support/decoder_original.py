@@ -198,6 +198,10 @@ FOLDERS = {
         kind="MistralForCausalLM", text=tiny_llama, ends=["</s>"], bos="<s>", file="bfloat16",
         config=dict(NARROW, tie_word_embeddings=True, sliding_window=None),
     ),
+    "qwen3": dict(
+        kind="Qwen3ForCausalLM", text=qwen_2, ends=[CHAT[1], END], bos=END, file="bfloat16",
+        config=dict(LIKE_LLAMA, head_dim=10, rms_norm_eps=1e-5, rope_theta=200.0),
+    ),
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from stored import Stored
 
 from tfformer.config import EOS
 
-FOLDERS = ("gpt2", "gpt2-inner", "llama", "qwen2", "wide", "biased", "llama2", "tinyllama")
+FOLDERS = ("gpt2", "gpt2-inner", "llama", "qwen2", "wide", "biased", "llama2", "tinyllama", "qwen3")
 SENTENCEPIECE = ("llama2", "tinyllama")
 NEW = 24  # tokens of a stored continuation
 

@@ -63,6 +63,8 @@ def head_weights(layer, query, value=None, mask=None, causal=False, below=None):
     for h in range(layer.num_heads):
         g = h * layer.key_value_heads // layer.num_heads
         q, k = queries[..., h * size : (h + 1) * size], keys[..., g * size : (g + 1) * size]
+        if layer.query_key_norm:
+            q, k = layer_norm(layer.query_norm, q), layer_norm(layer.key_norm, k)
         if layer.positions == "rotary":
             q, k = turned(q, **layer.rotary), turned(k, **layer.rotary)
         bias = 0.0

@@ -18,7 +18,7 @@ VARIANTS = {
     "vocabularies": {"target_vocabulary_size": 19, "tie_embeddings": "target"},
     "rotary, rms, one head of keys": {
         "positions": "none", "attention_positions": "rotary", "normalization": "rms",
-        "num_heads": 7, "num_key_value_heads": 1, "norm": "pre",
+        "num_heads": 7, "num_key_value_heads": 1, "norm": "pre", "query_key_norm": True,
     },
     "alibi, simple, no residual": {
         "positions": "none", "attention_positions": "alibi", "normalization": "simple",

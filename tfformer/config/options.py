@@ -73,6 +73,8 @@ class StackOptions:
         rotary_base, rotary_factor, rotary_length: of rotary positions, see
             `tfformer.layers.relative_positions.Rotary`. Default 10000, as in the paper; 1, none;
             and 8192, as in Llama 3.1. Other positions ignore them.
+        query_key_norm: whether self-attention normalises the queries and keys of each head by an
+            RMSNorm, as in Qwen3; see `tfformer.layers.attention.MultiHeadAttention`. Default False.
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.
@@ -123,6 +125,9 @@ class StackOptions:
     )  # fmt: skip
     rotary_length: int = option(
         8192, "with rotary_factor: the text length before the wavelengths grew", minimum=1
+    )
+    query_key_norm: bool = option(
+        False, "RMSNorm of the queries and keys of each head of self-attention"
     )
 
     # Whether the model has attention heads, and whether it can be trained here.

@@ -92,15 +92,27 @@ class SelfAttention:
     def __init__(self, layer, name, fusing):
         self.heads = Heads(layer, fusing.few_rows)
         projections = [layer.query_projection, layer.key_projection, layer.value_projection]
-        self.qkv = Dense(projections, f"{name}/qkv", fusing, [self.heads.scale, 1.0, 1.0])
+        # A norm of the queries would undo the scale in their weights, so its gain contains it.
+        has_norm = layer.query_norm is not None
+        scale = 1.0 if has_norm else self.heads.scale
+        self.qkv = Dense(projections, f"{name}/qkv", fusing, [scale, 1.0, 1.0])
+        self.norms = ()
+        if has_norm:
+            names = f"{name}/query_norm", f"{name}/key_norm"
+            norms = zip((layer.query_norm, layer.key_norm), names, strict=True)
+            self.norms = tuple(fusing.inference_layer(*norm) for norm in norms)
+            fusing.weights[names[0]]["gain"] *= self.heads.scale
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
         self.places = layer.places and fusing.inference_layer(layer.places, f"{name}/places")
         self.watcher = None  # as in the layer
 
     def __call__(self, weights, x, batch, length, attend):
         """Rows -> rows; `attend(queries, keys, values)`, each [B, H, T, K], returns rows."""
-        heads = self.heads.split_own(self.qkv(weights, x), batch, length)
-        return self.output(weights, attend(*heads))
+        queries, keys, values = self.heads.split_own(self.qkv(weights, x), batch, length)
+        if self.norms:
+            norms = zip(self.norms, (queries, keys), strict=True)
+            queries, keys = (norm(weights, heads) for norm, heads in norms)
+        return self.output(weights, attend(queries, keys, values))
 
     def attend(self, weights, queries, keys, values, bias, causal=False, caches=None):
         """Attend at all positions at once: heads [B, H, T, K] -> rows [B * T, H * K].

@@ -8,6 +8,7 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.location import Location, even
 from tfformer.layers.masks import attention_mask, check_mask, fits, may_be
+from tfformer.layers.norm import RMSNorm, normed
 from tfformer.layers.packing import Padded
 from tfformer.layers.relative_positions import places_of
 from tfformer.layers.weight_matrices import Matrix
@@ -106,6 +107,10 @@ class MultiHeadAttention(Layer):
         head_size: K, the width of a head. Default None: D / h.
         rotary: with rotary positions, {name: value} of other arguments of
             `tfformer.layers.relative_positions.Rotary`. Default: the paper's.
+        query_key_norm: whether an RMSNorm over the K features of a head, with one gain for all
+            heads, normalises queries and keys before rotary positions and scores, as in Qwen3
+            (after Henry et al. 2020). Default False.
+        epsilon: the number that this norm adds to the mean square. Default 1e-6.
 
     Call arguments:
         query: [B, T, D]. It may have more axes before T, as pieces of texts have, [B, P, T, D];
@@ -172,6 +177,8 @@ class MultiHeadAttention(Layer):
         location_width=0,
         head_size=None,
         rotary=None,
+        query_key_norm=False,
+        epsilon=1e-6,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -205,6 +212,13 @@ class MultiHeadAttention(Layer):
         self.rotary = dict(rotary or {})
         known = positions, num_heads, self.head_size, self.rotary
         self.places = places_of(*known, dtype=self.dtype_policy, name="places")
+        self.query_key_norm, self.epsilon = query_key_norm, epsilon
+        self.query_norm = self.key_norm = None
+        if query_key_norm:
+            self.query_norm, self.key_norm = (
+                RMSNorm(epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
+                for name in ("query", "key")
+            )
         self.location_width, self.location = location_width, None
         if location_width:
             self.location = Location(num_heads, location_width, name="location")
@@ -225,6 +239,9 @@ class MultiHeadAttention(Layer):
         for layer in (self.places, self.location):
             if layer is not None:
                 layer.build(query_shape)
+        for norm in (self.query_norm, self.key_norm):
+            if norm is not None:
+                norm.build((*query_shape[:-1], self.head_size))
 
     def call(
         self,
@@ -288,7 +305,7 @@ class MultiHeadAttention(Layer):
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         projections = (self.key_projection, self.value_projection)
         keys, values = (rows.split_heads(make(value), self.key_value_heads) for make in projections)
-        return self._turned(keys, start), values
+        return self._turned(normed(self.key_norm, keys), start), values
 
     def attend(self, query, keys, values, mask=None, training=None, rows=None, start=0):
         """The attention of `query` [B, T, D] to projected keys and values [B, G, S, K].
@@ -320,7 +337,8 @@ class MultiHeadAttention(Layer):
         """
         rows = rows or Padded()
         queries = rows.split_heads(self.query_projection(query), self.num_heads)
-        queries = self._grouped(self._turned(queries, start))  # [B, G, H / G * T, K]
+        queries = self._turned(normed(self.query_norm, queries), start)
+        queries = self._grouped(queries)  # [B, G, H / G * T, K]
         scores = self._ungrouped(scaled_scores(queries, keys))  # [B, H, T, S]
         if self.places is not None:
             of_queries, of_keys = (ops.arange(ops.shape(scores)[axis]) for axis in (-2, -1))
@@ -379,6 +397,8 @@ class MultiHeadAttention(Layer):
             "location_width": self.location_width,
             "head_size": self.head_size,
             "rotary": self.rotary,
+            "query_key_norm": self.query_key_norm,
+            "epsilon": self.epsilon,
         }
 
 

@@ -18,6 +18,7 @@ OURS_ALONE = (
     "attention_positions",
     "num_key_value_heads",
     "location_width",
+    "query_key_norm",
 )
 
 

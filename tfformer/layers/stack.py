@@ -29,6 +29,7 @@ def self_attention(options, **common):
     sizes = options.d_model, options.num_heads, options.attention_dropout
     known = options.num_key_value_heads, options.attention_positions
     own = {"head_size": options.head_size, "rotary": options.rotary}
+    own |= {"query_key_norm": options.query_key_norm, "epsilon": options.epsilon}
     return MultiHeadAttention(*sizes, *known, **own, **common)
 
 

@@ -1,10 +1,10 @@
-"""Imports Llama, SmolLM, Qwen2 and Mistral models of Hugging Face.
+"""Imports Llama, SmolLM, Qwen2, Qwen3 and Mistral models of Hugging Face.
 
 `decoder_text` reads their tokenizers: byte-level BPE or SentencePiece. The weights are converted
 once for these differences, so the resulting model needs no options for them:
 
 - The original rotates feature i of a head together with feature i + K / 2; here, with its
-  neighbour. So the features of queries and keys are reordered.
+  neighbour. So the features of queries and keys, and of their norms in Qwen3, are reordered.
 - Linear layers without biases get biases of zeros.
 """
 
@@ -30,7 +30,7 @@ from .weights import Weights
 
 NEEDED = ("config.json",)
 OTHERS = (*FILES, "generation_config.json", "model-*.safetensors", "tokenizer.model")
-QWEN, MISTRAL = "qwen2", "mistral"
+QWEN_2, QWEN_3, MISTRAL = "qwen2", "qwen3", "mistral"
 SIZES = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "max_position_embeddings", "head_dim",
@@ -73,13 +73,14 @@ def read(folder):
         normalization="rms", epsilon=options["rms_norm_eps"], dropout=0.0,
         attention_dropout=options["attention_dropout"], positions="none",
         attention_positions="rotary", tie_embeddings="all" if tied else "none", output_bias=True,
-        **options["rotary"],
+        query_key_norm=options["model_type"] == QWEN_3, **options["rotary"],
     )  # fmt: skip
     reading = DecoderWeights(weights, width, numbering)
+    reading.read_norm("model.norm", "decoder/final_norm", NORM)
+    # First, because converting the largest matrices takes twice their memory.
+    reading.read_tables(TABLE, size, tied, generation.impossible)
     for n in range(options["num_hidden_layers"]):
         _read_layer(reading, f"model.layers.{n}", f"decoder/layer_{n}", options)
-    reading.read_norm("model.norm", "decoder/final_norm", NORM)
-    reading.read_tables(TABLE, size, tied, generation.impossible)
     return reading.imported(config, tokenizer, generation.search, options["model_type"])
 
 
@@ -159,7 +160,7 @@ def _read_layer(reading, theirs, ours, options):
         options[name] * size for name in ("num_attention_heads", "num_key_value_heads")
     )
     has_bias, of_mlp = options["attention_bias"], options["mlp_bias"]
-    if options["model_type"] == QWEN:
+    if options["model_type"] == QWEN_2:
         biases = True, False
     else:
         biases = has_bias, has_bias
@@ -180,6 +181,10 @@ def _read_layer(reading, theirs, ours, options):
             order = np.add.outer(np.arange(0, outputs, size), pairs).ravel()
             kernel, bias = kernel[:, order], None if bias is None else bias[order]
         reading.put(f"{ours}/{our_name}", kernel, bias)
+    if options["model_type"] == QWEN_3:
+        for name in ("query", "key"):
+            gain = reading.take(f"{theirs}.self_attn.{name[0]}_norm.weight", size)
+            reading.found[f"{ours}/self_attention/{name}_norm/gamma"] = gain[pairs]
     for their_name, our_name in (
         ("input_layernorm", "attention_residual/layer_norm"),
         ("post_attention_layernorm", "feed_forward_residual/layer_norm"),

@@ -18,6 +18,7 @@ MODULES = {
     "mt5": "t5",
     "pegasus": "bart",
     "qwen2": "llama",
+    "qwen3": "llama",
     "roberta": "bert",
     "t5": "t5",
     "umt5": "t5",

@@ -126,6 +126,8 @@ def _layer(config, length, causal, crosses=False):
     kind = "masked self-attention" if causal else "self-attention"
     if config.attention_positions != "none":
         heads += f", {config.attention_positions}"
+    if config.query_key_norm:
+        heads += ", RMSNorm of each"
     if config.key_value_heads != config.num_heads:
         heads += f", {config.key_value_heads} of keys"
     parts = [(f"{kind}\n{heads}", "attention")]
