@@ -4,6 +4,7 @@ import importlib
 
 import pytest
 from paths import ROOT
+from tiers import slow_or_nightly
 
 import tfformer
 from examples import training_loop
@@ -20,8 +21,9 @@ def test_all_are_tried_and_named_in_the_guide():
         assert f"`examples/{name}.py`" in page
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["classifier", "language_model", "two_inputs"])
+@pytest.mark.parametrize(
+    "name", slow_or_nightly(["classifier", "language_model", "two_inputs"], ["classifier"])
+)
 def test_it_learns(name):
     assert importlib.import_module(f"examples.{name}").main() >= SHARES[name]
 

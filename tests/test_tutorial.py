@@ -96,8 +96,11 @@ def execute(tmp_path_factory):
         yield run
 
 
-# The others train for a minute or more, or read what such a one has trained.
-LONG = {"4_learning", "5_search", "9_serving", "11_pretraining", "12_copying_and_parallel"}
+# These take a minute or more, or read what such a one has trained.
+LONG = {
+    "2_positions", "4_learning", "5_search", "7_recurrent", "9_serving", "11_pretraining",
+    "12_copying_and_parallel",
+}  # fmt: skip
 SHORT = [path for path in PATHS if path.stem not in LONG]
 
 

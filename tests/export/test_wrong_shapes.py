@@ -74,7 +74,7 @@ def wrong(array):
 
 
 # Those of CI: what other services have is theirs too.
-IN_CI = {"language model", "low latency", "span"}
+IN_CI = {"language model", "span"}
 
 
 @pytest.mark.parametrize("name", slow_or_nightly(SERVICES, IN_CI))

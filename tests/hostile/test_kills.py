@@ -272,7 +272,7 @@ def faults_of_export(exported):
     return faults
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_some_of_an_export(exported, tmp_path):
     record = exported / "record"
     assert not hold(tmp_path, every(record, 1)[::23], record, faults_of_export(exported))
@@ -322,7 +322,7 @@ def faults_of_translation(model, translated):
     return faults
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_some_of_a_translation(short, translated, tmp_path):
     record = translated / "record"
     chosen = every(record, 1)[::31]

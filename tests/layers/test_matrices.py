@@ -74,8 +74,7 @@ def test_a_form_that_cannot_be_read_is_named():
         float_matrix(layer)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", slow_or_nightly(FORMS, ["int8 lora"]))
 def test_search_reads_the_matrices_as_the_model_does(form, rng):
     """The log-probability of what a search finds is the one that the model itself gives; int8
     rounds the inputs of its layers too."""
@@ -91,7 +90,7 @@ def test_search_reads_the_matrices_as_the_model_does(form, rng):
     np.testing.assert_allclose(found.log_probs.numpy()[:, 0], expected, atol=tolerance)
 
 
-@pytest.mark.parametrize("form", slow_or_nightly(FORMS, ["lora", "int8"]))
+@pytest.mark.parametrize("form", slow_or_nightly(FORMS, ["int8 lora"]))
 def test_a_changed_model_is_saved_with_the_matrices_that_it_computes_with(form, rng, tmp_path):
     tokenizer = tfformer.Tokenizer.train(["ein Haus", "a house"], vocabulary_size=280)
     model = changed_model(form, rng, tokenizer.source_vocabulary_size)

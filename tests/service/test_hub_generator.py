@@ -4,6 +4,7 @@ import hub
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiers import slow_or_nightly
 
 from tfformer.service.keras_hub_generator import KerasHubGenerator
 
@@ -22,8 +23,7 @@ def prompts_of(tokenizer):
     return [one for row in zip(*found.values(), strict=False) for one in row][:9]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", hub.CAUSAL)
+@pytest.mark.parametrize("name", slow_or_nightly(hub.CAUSAL, ["gemma"]))
 def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name):
     model = hub.CAUSAL[name]()
     generator = KerasHubGenerator(model, **LIMITS)

@@ -27,7 +27,7 @@ def test_dates_are_learned(tmp_path):
     assert min(group["exact_match"] for group in scores["groups"].values()) >= 95
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_names_that_nobody_has_seen_are_copied(tmp_path):
     """The recipe in fewer steps: two epochs of Muon in place of eight of Adam."""
     run = str(tmp_path / "run")

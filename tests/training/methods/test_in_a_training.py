@@ -81,7 +81,7 @@ def test_several_methods_go_on_bit_for_bit(files, whole, tmp_path):
     assert moved and all(np.abs(w).max() > 1e-4 for w in moved)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["minimum-risk", "self-critical"])
 def test_a_training_by_reward_goes_on_bit_for_bit(files, whole, tmp_path, kind):
     options = ["--init", str(whole), "--reward", kind, "--reward-samples", "3"]

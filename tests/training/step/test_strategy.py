@@ -7,6 +7,7 @@ import signal
 
 import processes
 import pytest
+from tiers import slow_or_nightly
 from workers import (
     KILLS,
     Workers,
@@ -124,7 +125,7 @@ def test_two_devices_train_to_the_weights_of_one(one_process, tmp_path):
     assert_close_weights(tmp_path / "run", one_process, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_parts_train_to_the_weights_of_the_whole_by_adam_too(tmp_path):
     for name, parts in (("whole", "1"), ("run", "3")):
         train(tmp_path / name, *EXACT, "--accumulate", parts, DROPOUT="0", OPTIMIZER="adam")
@@ -145,7 +146,7 @@ def test_two_workers_train_to_the_weights_of_one_process(one_process, tmp_path):
         assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_cluster_of_one_worker_is_one_process(one_process, tmp_path, monkeypatch):
     config = {"cluster": {"worker": ["127.0.0.1:0"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
@@ -167,8 +168,7 @@ def test_a_signal_to_one_worker_stops_both_behind_the_same_step(one_process, tmp
     assert_close_weights(run, one_process, 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", slow_or_nightly([0, 1], [0]))
 def test_who_loses_a_worker_ends_with_one_line(tmp_path, killed):
     die = {killed: "3 batches, 0.0 seconds"}
     with Workers(tmp_path / "run", "--epochs", "500", count=2, die=die) as workers:

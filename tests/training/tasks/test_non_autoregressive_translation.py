@@ -268,9 +268,12 @@ def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, g
     assert not (tmp_path / "run" / "prepared").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("decoding", "epochs", "minimum"), [("mask-predict", "40", 40), ("ctc", "17", 80)]
+    ("decoding", "epochs", "minimum"),
+    [
+        pytest.param("mask-predict", "40", 40, marks=pytest.mark.nightly),
+        pytest.param("ctc", "17", 80, marks=pytest.mark.slow),
+    ],
 )
 def test_words_are_learned_all_at_once_exported_and_served(
     folder, tmp_path, monkeypatch, decoding, epochs, minimum

@@ -4,6 +4,7 @@ import csv
 
 import labelled
 import pytest
+from tiers import slow_or_nightly
 
 from training import facts, train
 
@@ -29,9 +30,12 @@ def files_of(folder, family):
     return ["--source", names[0], "--val-source", names[1]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "family", ["span", "tagger", "classifier", "multi-label", "masked-language-model"]
+    "family",
+    slow_or_nightly(
+        ["span", "tagger", "classifier", "multi-label", "masked-language-model"],
+        ["tagger", "masked-language-model"],
+    ),
 )
 def test_parts_learn_what_the_whole_learns(family, tmp_path):
     """The losses of two epochs without dropout, to rounding."""

@@ -80,7 +80,7 @@ def test_nan_stops_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path):
     assert all(np.isfinite(value).all() for value in arrays.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_r_drop_and_sampling_begin_behind_their_epochs(finished, tmp_path):
     """The recipe's three epochs: the first without R-Drop, and only that one."""
     never = ("--r-drop-from=2", "--subword-sampling=0.5", "--subword-sampling-from=2")
