@@ -96,8 +96,10 @@ def batched(tokenizer, data):
 def train(model, batches, seconds):
     pad, end, step = model.config.pad_token_id, time.monotonic() + seconds, 0
     # The bias of the output layer is no parameter of theirs, but Marian's own training learns it.
-    bias = torch.nn.Parameter(torch.zeros_like(model.final_logits_bias))
-    optimizer = torch.optim.Adam([*model.parameters(), bias], betas=(0.9, 0.98))
+    # T5 has none.
+    has_bias = hasattr(model, "final_logits_bias")
+    bias = torch.nn.Parameter(torch.zeros(1, model.config.vocab_size))
+    optimizer = torch.optim.Adam([*model.parameters(), *[bias] * has_bias], betas=(0.9, 0.98))
     loss_of = torch.nn.CrossEntropyLoss(ignore_index=-100, label_smoothing=0.1)
     shuffled, model = random.Random(1), model.train()
     while time.monotonic() < end:
@@ -106,11 +108,11 @@ def train(model, batches, seconds):
             for group in optimizer.param_groups:
                 group["lr"] = RATE * min(step / WARMUP, (WARMUP / step) ** 0.5)
             source, target = (padded(rows, pad) for rows in zip(*batch, strict=True))
-            start = torch.full_like(target[:, :1], pad)
+            start = torch.full_like(target[:, :1], model.config.decoder_start_token_id)
             logits = model(
                 input_ids=source, attention_mask=(source != pad).long(),
                 decoder_input_ids=torch.cat([start, target[:, :-1]], 1),
-            ).logits + bias  # fmt: skip
+            ).logits + (bias if has_bias else 0)  # fmt: skip
             labels = target.masked_fill(target == pad, -100)
             loss = loss_of(logits.flatten(0, 1), labels.flatten())
             optimizer.zero_grad()
@@ -121,7 +123,8 @@ def train(model, batches, seconds):
                 print(f"step {step}: {loss.item():.3f}", flush=True)
             if time.monotonic() >= end:
                 break
-    model.final_logits_bias.copy_(bias.detach())
+    if has_bias:
+        model.final_logits_bias.copy_(bias.detach())
     model.eval()
 
 
