@@ -1,6 +1,7 @@
 """The public names, which way imports point, and what runs on Keras alone."""
 
 import importlib
+import inspect
 import json
 import os
 import re
@@ -129,6 +130,83 @@ def test_editors_read_the_same_names_in_the_stub():
     found = re.findall(r"^from (\S+) import (\w+) as (\w+)$", stub, re.M)
     assert {name: module for module, name, _ in found} == tfformer._MODULES
     assert all(name == shown for _, name, shown in found)
+
+
+def functions_of(name):
+    """{where: function} of a public name: the function, or what a user calls or reads of a class
+    that is written in this package: `__init__`, `__call__`, public methods and properties."""
+    value = getattr(tfformer, name)
+    if not isinstance(value, type):
+        return {name: value}
+    found = {}
+    for method in dir(value):
+        if not method.startswith("_") or method in ("__init__", "__call__"):
+            member = inspect.getattr_static(value, method)
+            for inner in ("__func__", "fget", "func"):  # of class methods and properties
+                member = getattr(member, inner, member)
+            if inspect.isfunction(member) and member.__module__.startswith("tfformer."):
+                found[f"{name}.{method}"] = member
+    return found
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_has_annotations(name):
+    for where, function in functions_of(name).items():
+        signature = inspect.signature(function)
+        missing = [
+            parameter.name
+            for parameter in signature.parameters.values()
+            if parameter.annotation is parameter.empty and parameter.name not in ("self", "cls")
+        ]
+        if signature.return_annotation is signature.empty:
+            missing.append("return")
+        assert not missing, f"{where} has no annotation of {', '.join(missing)}"
+
+
+# A program of a user, for a type checker.
+TYPED = """
+import tfformer
+
+config = tfformer.TransformerConfig.preset("tiny", 8000)
+reveal_type(config)
+model = tfformer.Transformer(config)
+reveal_type(model.config.d_model)
+reveal_type(model.flops())
+reveal_type(tfformer.load("runs/a"))
+reveal_type(tfformer.load_translator("runs/a").translate(["ein Haus"]))
+tfformer.save("runs/b", model, "tokenizer")
+tfformer.Encoder(layers=2)
+tfformer.MultiHeadAttention(d_model=22)
+tfformer.beam_search(print, tfformer.State(), 1, 7, beam_widht=3)
+"""
+FOUND = """
+6: note: Revealed type is "tfformer.config.encoder_decoder.TransformerConfig"
+8: note: Revealed type is "int"
+9: note: Revealed type is "dict[str, int]"
+10: note: Revealed type is "tuple[ConfiguredModel, Tokenizer]"
+11: note: Revealed type is "list[str]"
+12: error: Argument 3 to "save" has incompatible type "str"; expected "Tokenizer"
+13: error: Missing positional argument "num_layers" in call to "Encoder"
+14: error: Missing positional argument "num_heads" in call to "MultiHeadAttention"
+15: error: Argument 1 to "beam_search" has incompatible type
+15: error: Unexpected keyword argument "beam_widht" for "beam_search"
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_reads_the_annotations(tmp_path):
+    pytest.importorskip("mypy")
+    (tmp_path / "program.py").write_text(TYPED)
+    options = ["--ignore-missing-imports", "--follow-imports=silent", "program.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout == FOUND, done.stdout + done.stderr
 
 
 def test_a_name_of_an_earlier_version_still_works(tmp_path):

@@ -2,26 +2,27 @@
 
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import BOS, EOS, PAD
 from tfformer.config.search_options import OPTIONS, takes_second_names
 from tfformer.search import hypotheses
 from tfformer.search.hypotheses import SearchResult, check, prompt_ids
 from tfformer.search.rules import allowed_log_probs
-from tfformer.search.step import State
+from tfformer.search.step import State, StepFunction
 
 
 @takes_second_names
 def exhaustive_search(
-    step,
-    state,
-    batch_size,
-    max_length,
-    length_penalty=0.6,
-    length_penalty_form="gnmt",
-    num_results=1,
+    step: StepFunction,
+    state: State,
+    batch_size: int,
+    max_length: int,
+    length_penalty: float = 0.6,
+    length_penalty_form: str = "gnmt",
+    num_results: int = 1,
     *,
-    prompt=None,
-):
+    prompt: Tensor | None = None,
+) -> SearchResult:
     """Score every possible sequence, which beam search approximates. For tiny vocabularies.
 
     Args:

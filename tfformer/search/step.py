@@ -4,9 +4,12 @@ A search can run over a model, an ensemble or a table of numbers. It only needs 
 sentences before the first step, and a step function. `tfformer.search` describes each tensor.
 """
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import tensorflow as tf
+
+from tfformer.annotations import Tensor
 
 
 class State(NamedTuple):
@@ -44,6 +47,10 @@ class StepResult(NamedTuple):
     logits: tf.Tensor
     cache: Any
     attention: tf.Tensor | None = None
+
+
+# A function of ids, position, visible and state, see `tfformer.search`.
+StepFunction: TypeAlias = Callable[[Tensor, Tensor, Tensor, State], StepResult]
 
 
 class Searchable(Protocol):
