@@ -224,6 +224,8 @@ class SmoothedCrossEntropy(MeanOfLabels):
         1.9459
     """
 
+    smoothing: float
+    r_drop: float
     # Arguments of Keras's cross-entropies, and what to use instead.
     MEANT = {
         "from_logits": "y_pred are always logits",
@@ -304,7 +306,8 @@ class LengthCrossEntropy(SmoothedCrossEntropy):
         """The loss of each label, float32 [B, 1 + T]."""
         tokens = super().call(y_true[:, 1:], y_pred[:, 1:])
         # Unsmoothed, because smoothing would give probability to ids that are not lengths.
-        lengths = smoothed_cross_entropy(*flattened(y_true[:, :1], y_pred[:, :1]), smoothing=0.0)
+        labels, logits = flattened(y_true[:, :1], y_pred[:, :1])
+        lengths = smoothed_cross_entropy(labels, logits, smoothing=0.0)
         return ops.concatenate([lengths[:, None], tokens], axis=1)
 
 

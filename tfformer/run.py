@@ -17,7 +17,7 @@ import os
 import random
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import keras
 import numpy as np
@@ -408,4 +408,4 @@ def load_translator(directory: StrPath, **options: Any) -> "Translator":
         (5, 11)
     """
     require_family(directory, read_config(directory), ENCODER_DECODER)
-    return load_service(directory, **options)
+    return cast("Translator", load_service(directory, **options))

@@ -142,6 +142,7 @@ class Shortlist:
         if found["format"] != FORMAT:
             raise RunError(f"{path} must be of format {FORMAT}, got {found['format']}")
         try:
-            return cls(*(found[name] for name in ARRAYS), str(found["tokenizer_sha256"]))
+            arrays = {name: found[name] for name in ARRAYS}
+            return cls(**arrays, tokenizer_sha256=str(found["tokenizer_sha256"]))
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from error

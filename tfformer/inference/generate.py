@@ -18,7 +18,7 @@ from tfformer.models.language_model import LanguageModel
 from tfformer.search.hypotheses import SearchResult, check
 from tfformer.search.uncached import SpecialIds, Uncached
 
-SEARCHES = {
+SEARCHES: dict[str, Callable[..., SearchResult]] = {
     "beam": searches.beam_search,
     "greedy": searches.greedy_search,
     "sample": searches.sample_search,
@@ -115,7 +115,7 @@ def generate(
     state = None if source_ids is None else searchable.start(source_ids, width)
     if prompt is not None:
         state, options["prompt"] = searchable.prefill(prompt, width, state), prompt
-    rows = source_ids if prompt is None else prompt
+    rows: Tensor = source_ids if prompt is None else prompt
     batch_size = rows.shape[0] or tf.shape(rows)[0]
     found = SEARCHES[search](searchable.step, state, batch_size, max_length, **options)
     return found._replace(token_ids=searchable.vocabulary_ids(found.token_ids))

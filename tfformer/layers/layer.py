@@ -73,7 +73,8 @@ class Layer(KeepsFrozen, keras.layers.Layer):
 
     def __init__(self, frozen: Iterable[str] = (), **options: Any) -> None:
         # (`signature(type(self))` would return that of Keras's `__new__`.)
-        signature = getattr(type(self), "__signature__", None) or inspect.signature(self.__init__)
+        own = self.__init__  # type: ignore[misc]
+        signature = getattr(type(self), "__signature__", None) or inspect.signature(own)
         known = [*signature.parameters, *OF_KERAS]
         unknown = [name for name in options if name not in OF_KERAS]
         _refuse(type(self).__name__, unknown, known, self.MEANT)

@@ -148,6 +148,7 @@ class Stack(Configured):
     """
 
     layer_class: type[Block]
+    layers: list[Block]
 
     def __init__(
         self, num_layers: int, *sizes: Any, lender: "Stack | None" = None, **options: Any
@@ -163,8 +164,7 @@ class Stack(Configured):
             unique.append(self.layer_class(**known, name=f"layer_{n}"))
         self.layers = [unique[n % len(unique)] for n in range(num_layers)]
         if self.options.ends_with_norm:
-            known = self.normalization, self.epsilon
-            self.final_norm = norm_of(*known, name="final_norm", **common)
+            self.final_norm = norm_of(self.normalization, self.epsilon, name="final_norm", **common)
 
     def _build(self, x_shape, *memory_shape):
         for layer in self.layers:

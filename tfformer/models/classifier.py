@@ -86,7 +86,7 @@ class Classifier(TextEncoder):
             self.piece_positions = positions.of_options(config, dtype=dtype, name="piece_positions")
 
     def head(self) -> dict[str, list[keras.layers.Layer]]:
-        pieces = [] if self.combined is None else [self.combined]
+        pieces: list[keras.layers.Layer] = [] if self.combined is None else [self.combined]
         if isinstance(self.combined, Encoder):
             pieces.append(self.piece_positions)
         output = super().head()["output"]

@@ -86,8 +86,10 @@ def exhaustive_search(
         prefixes = tf.concat([tf.repeat(prefixes, len(others), axis=1), token], axis=-1)
         prefixes = tf.ensure_shape(prefixes, [None, count * len(others), None])
         state, known = _branch(state, len(others)), tf.repeat(known, len(others), axis=0)
-    found = (tf.concat(leaf, axis=1) for leaf in (found_ids, found_log_probs, found_lengths))
-    return _best(*found, num_results, length_penalty, length_penalty_form)
+    kept = (found_ids, found_log_probs, found_lengths)
+    token_ids, log_probs, lengths = (tf.concat(leaf, axis=1) for leaf in kept)
+    known = num_results, length_penalty, length_penalty_form
+    return _best(token_ids, log_probs, lengths, *known)
 
 
 def _best(token_ids, log_probs, lengths, count, alpha, form):

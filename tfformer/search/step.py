@@ -57,16 +57,16 @@ class Searchable(Protocol):
     """A model that can be searched. A search takes `step` and the result of `start`, so a test can
     replace them by two functions."""
 
-    def start(self, source_ids, width) -> State:
+    def start(self, source_ids: Tensor, width: int | Tensor) -> State:
         """The state of the sentences, source_ids [B, S], before the first step of W beams."""
 
-    def prefill(self, prompt, width, state) -> State:
+    def prefill(self, prompt: Tensor, width: int | Tensor, state: State | None) -> State:
         """The state after a prompt, int32 [B, P], padded with 0 on the left. It has P positions and
         contains all tokens but the last, in the first of W beams."""
 
-    def step(self, ids, position, visible, state) -> StepResult:
+    def step(self, ids: Tensor, position: Tensor, visible: Tensor, state: State) -> StepResult:
         """Run one position of W hypotheses for each sentence, ids [B, W]."""
 
-    def vocabulary_ids(self, ids):
+    def vocabulary_ids(self, ids: Tensor) -> Tensor:
         """Convert ids from a search to ids of the vocabulary; without a change if they are the
         same."""

@@ -116,6 +116,8 @@ class ParallelTranslator(Translating):
     LARGEST = "memory of the largest request"
     COSTS = "FLOPs of a source token; of a target token and pass"
 
+    model: NonAutoregressive
+
     def __init__(
         self,
         model: NonAutoregressive,

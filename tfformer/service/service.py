@@ -15,6 +15,7 @@ from tfformer.inference.fuse import fuse
 from tfformer.service.limits import USUAL_WIDTH
 from tfformer.service.signature import Signature
 from tfformer.shortlist import Shortlist
+from tfformer.text.tokenizer import Tokenizer
 
 
 class Page(NamedTuple):
@@ -54,9 +55,16 @@ class Service(abc.ABC):
         functions: {name: `tf.function`}; each maps tensors to a dict of tensors.
     """
 
+    model: Any  # a subclass has its own class of model
+    tokenizer: Tokenizer
+    dtype: str | None
+    max_batch_size: int
+    max_source_length: int
     max_target_length = 0
     shortlist: Shortlist | None = None
     xla = False
+    signatures: dict[str, Signature]
+    functions: dict[str, tf.types.experimental.PolymorphicFunction]
     # The reason why the service cannot be exported; empty if it can.
     not_exported = ""
     # The output of `serving_default` that a command prints, string [B].
@@ -87,6 +95,10 @@ class Service(abc.ABC):
     @abc.abstractmethod
     def limits(self) -> dict[str, int]:
         """The limits of a request: {"max_batch_size": rows, ...}, numbers for a report."""
+
+    @abc.abstractmethod
+    def largest_request(self) -> int:
+        """The maximum memory of a request in bytes, without the weights."""
 
     @abc.abstractmethod
     def page(self) -> Page:
@@ -145,16 +157,16 @@ class Service(abc.ABC):
             batch_size = min(32, self.max_batch_size)
         if not 1 <= whole("batch_size", batch_size, minimum=0) <= self.max_batch_size:
             raise ValueError(f"batch_size must be in [1, {self.max_batch_size}], got {batch_size}")
-        texts = list(texts) if hasattr(texts, "__iter__") else [texts]
-        for text in texts:
+        rows: list[Any] = list(texts) if hasattr(texts, "__iter__") else [texts]
+        for text in rows:
             if not isinstance(text, (str, bytes)):
                 raise ValueError(f"texts must be a list of strings, got {text!r} among them")
         # Texts of similar length together: less padding, and fewer idle steps.
-        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
-        answers = [""] * len(texts)
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
+        answers = [""] * len(rows)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            found = function(tf.constant([texts[n] for n in chosen])).numpy()
+            found = function(tf.constant([rows[n] for n in chosen])).numpy()
             for n, answer in zip(chosen, found, strict=True):
                 answers[n] = answer.decode()
         return answers
@@ -221,6 +233,8 @@ class Searching(Service):
     Attributes:
         options: {name: number} of the searches.
     """
+
+    options: dict[str, Any]
 
     def largest_request(self) -> int:
         """The maximum memory of a request in bytes, without the weights.

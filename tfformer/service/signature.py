@@ -23,7 +23,7 @@ class Signature:
     """
 
     name: str
-    function: Callable
+    function: tf.types.experimental.PolymorphicFunction
     examples: Callable
     warmup: Callable | None = None
 

@@ -48,6 +48,7 @@ class TextGenerator(Generating):
         (1, True)
     """
 
+    model: LanguageModel
     ABOUT = "Text in, how it goes on out: a language model, the decoder of a Transformer"
 
     @takes_second_names

@@ -53,6 +53,7 @@ class TextService(Service):
             tokenizer does not match the model.
     """
 
+    model: TextEncoder
     MODEL: type[TextEncoder]
     ABOUT = ""
 

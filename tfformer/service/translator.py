@@ -185,6 +185,7 @@ class Translator(Translating, Searching):
         (2, '')
     """
 
+    model: Transformer
     # The class of the model, and the class of the signatures' shared code.
     KIND, GENERATION = Transformer, Generation
     ABOUT = "Text in, text out, by beam search: an encoder-decoder Transformer"

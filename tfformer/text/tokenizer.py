@@ -117,7 +117,7 @@ class Tokenizer(tf.Module):
         Raises:
             ValueError: a side has no file or too many, or a file is damaged; the message names it.
         """
-        sides = []
+        sides: list[Side] = []
         for side in SIDES:
             names = [name for name in FILES if name in files and name.startswith(side)]
             if len(names) > 1 or (side == "source" and not names):
