@@ -17,7 +17,7 @@ import os
 import random
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -41,7 +41,6 @@ from tfformer.models import ENCODER_DECODER, FAMILIES, family_of
 from tfformer.models.configured import ConfiguredModel
 
 if TYPE_CHECKING:
-    from tfformer.service.service import Service
     from tfformer.service.translator import Translator
     from tfformer.text.tokenizer import Tokenizer
 
@@ -364,7 +363,7 @@ def load_tokenizer(directory: StrPath) -> "Tokenizer":
         raise RunError(f"{directory} has no tokenizer: {error}") from error
 
 
-def load_service(directory: StrPath, **options: Any) -> "Service":
+def load_service(directory: StrPath, **options: Any) -> Any:
     """The service that runs the model of a run directory; `options` replace those of the run.
 
     Returns:
@@ -408,4 +407,4 @@ def load_translator(directory: StrPath, **options: Any) -> "Translator":
         (5, 11)
     """
     require_family(directory, read_config(directory), ENCODER_DECODER)
-    return cast("Translator", load_service(directory, **options))
+    return load_service(directory, **options)

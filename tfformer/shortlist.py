@@ -41,7 +41,8 @@ class Shortlist:
     Example, in which source id 4 may become 5 or 9:
         >>> candidates = np.zeros((7, 2), "int32")
         >>> candidates[4] = 5, 9
-        >>> shortlist = Shortlist(candidates, always=[0, 1, 2, 3, 6], tokenizer_sha256="...")
+        >>> always = np.array([0, 1, 2, 3, 6])
+        >>> shortlist = Shortlist(candidates, always, tokenizer_sha256="...")
         >>> shortlist.allowed([4, 3]).tolist()
         [0, 1, 2, 3, 5, 6, 9]
     """

@@ -108,7 +108,7 @@ class Block(Configured):
 
     PARTS: tuple[Part, ...] = ()
 
-    def __init__(self, *sizes: Any, lender: "Block | None" = None, **options: Any) -> None:
+    def __init__(self, *sizes: Any, lender: Any = None, **options: Any) -> None:
         super().__init__(*sizes, **options)
         for part in self.PARTS:
             layer = None if part.reads_memory else getattr(lender, part.name, None)
@@ -150,9 +150,7 @@ class Stack(Configured):
     layer_class: type[Block]
     layers: list[Block]
 
-    def __init__(
-        self, num_layers: int, *sizes: Any, lender: "Stack | None" = None, **options: Any
-    ) -> None:
+    def __init__(self, num_layers: int, *sizes: Any, lender: Any = None, **options: Any) -> None:
         super().__init__(*sizes, **options)
         check_whole(num_layers=num_layers)
         self.num_layers = num_layers
