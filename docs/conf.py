@@ -32,6 +32,8 @@ nb_execution_mode = "off"
 # Docstrings are in Google's style, with a section of our own.
 napoleon_custom_sections = [("Call arguments", "params_style")]
 napoleon_use_rtype = napoleon_use_param = False
+# Types stay in the source: the pages show names and what they mean.
+napoleon_attr_annotations = False
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 default_role = "literal"

@@ -15,6 +15,7 @@ ARROWS = {
     # The library, from the ground up.
     "tfformer/terminal": "",
     "tfformer/registry": "",
+    "tfformer/annotations": "",
     "tfformer/checkout": "",
     "tfformer/commands": "tfformer/files tfformer/terminal",
     "tfformer/__main__": "tfformer/__init__ tfformer/terminal",
@@ -32,9 +33,9 @@ ARROWS = {
     "tfformer/text": "tfformer/config",
     "tfformer/inference": "tfformer/config tfformer/layers tfformer/models tfformer/search",
     "tfformer/service": "tfformer/config tfformer/inference tfformer/models tfformer/search "
-    "tfformer/text",
+    "tfformer/shortlist tfformer/text",
     "tfformer/run": "tfformer/files tfformer/layers tfformer/models tfformer/text tfformer/service",
-    "tfformer/shortlist": "tfformer/config tfformer/files",
+    "tfformer/shortlist": "tfformer/config tfformer/files tfformer/text",
     "tfformer/__init__": "tfformer/checkout tfformer/registry",
     # What makes weights.
     "training/data": "tfformer",
@@ -76,7 +77,11 @@ ARROWS = {
     # What people build with it.
     "examples": "tfformer",
 }
-KERAS_ALONE = "config ctc files schedule backend layers loss metrics models __init__ run".split()
+# The types of annotations, which every part may import.
+FOR_ALL = {"tfformer/annotations"}
+KERAS_ALONE = (
+    "annotations config ctc files schedule backend layers loss metrics models __init__ run".split()
+)
 TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
 # TensorFlow's own part of a Keras-only part: each says so, and is imported only where that backend
 # runs.
@@ -136,7 +141,7 @@ def reached(path: Path) -> set[str]:
 
 def allowed(name: str) -> set[str]:
     """What a part may import; for who is not in `tfformer`, all of that is open."""
-    parts = set(ARROWS[name].split())
+    parts = set(ARROWS[name].split()) | FOR_ALL
     if "tfformer" in parts:
         parts |= {r for r in ARROWS if r.startswith("tfformer/")}
     return parts

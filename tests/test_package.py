@@ -1,6 +1,7 @@
 """The public names, which way imports point, and what runs on Keras alone."""
 
 import importlib
+import inspect
 import json
 import os
 import re
@@ -129,6 +130,74 @@ def test_editors_read_the_same_names_in_the_stub():
     found = re.findall(r"^from (\S+) import (\w+) as (\w+)$", stub, re.M)
     assert {name: module for module, name, _ in found} == tfformer._MODULES
     assert all(name == shown for _, name, shown in found)
+
+
+def functions_of(name):
+    """{where: function} of a public name: the function, or what a user calls or reads of a class
+    that is written in this package: `__init__`, `__call__`, public methods and properties."""
+    value = getattr(tfformer, name)
+    if not isinstance(value, type):
+        return {name: value}
+    found = {}
+    for method in dir(value):
+        if not method.startswith("_") or method in ("__init__", "__call__"):
+            member = inspect.getattr_static(value, method)
+            for inner in ("__func__", "fget", "func"):  # of class methods and properties
+                member = getattr(member, inner, member)
+            if inspect.isfunction(member) and member.__module__.startswith("tfformer."):
+                found[f"{name}.{method}"] = member
+    return found
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_has_annotations(name):
+    for where, function in functions_of(name).items():
+        signature = inspect.signature(function)
+        missing = [
+            parameter.name
+            for parameter in signature.parameters.values()
+            if parameter.annotation is parameter.empty and parameter.name not in ("self", "cls")
+        ]
+        if signature.return_annotation is signature.empty:
+            missing.append("return")
+        assert not missing, f"{where} has no annotation of {', '.join(missing)}"
+
+
+# A program of a user, and what a type checker says of its lines.
+TYPED = """
+import tfformer
+config = tfformer.TransformerConfig.preset("tiny", 8000)
+reveal_type(config)  # TransformerConfig"
+model = tfformer.Transformer(config)
+reveal_type(model.config.d_model)  # "int"
+reveal_type(model.flops())  # "dict[str, int]"
+model.compile(loss=tfformer.SmoothedCrossEntropy(0.1), metrics=[tfformer.TokenAccuracy()])
+reveal_type(tfformer.load("runs/a"))  # ConfiguredModel, tfformer.text.tokenizer.Tokenizer]"
+reveal_type(tfformer.load_translator("runs/a").translate(["ein Haus"]))  # "list[str]"
+tfformer.save("runs/b", model, "tokenizer")  # error: Argument 3 to "save"
+tfformer.Encoder(d_model=22)  # error: Missing positional argument "num_layers"
+tfformer.MultiHeadAttention(d_model=22)  # error: Missing positional argument "num_heads"
+tfformer.beam_search(print, tfformer.State(), 1, max_length=7)  # error: Argument 1
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_reads_the_annotations(tmp_path):
+    pytest.importorskip("mypy")
+    (tmp_path / "program.py").write_text(TYPED)
+    options = ["--ignore-missing-imports", "--follow-imports=silent", "program.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    for number, line in enumerate(TYPED.splitlines(), 1):
+        code, _, expected = line.partition("  # ")
+        said = " ".join(re.findall(f"^program.py:{number}: (.*)$", done.stdout, re.M))
+        assert expected in said if expected else not said, (code, said, done.stderr)
 
 
 def test_a_name_of_an_earlier_version_still_works(tmp_path):

@@ -22,10 +22,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tfformer.annotations import StrPath
 from tfformer.files import read_json
 from tfformer.terminal.extras import missing
 
-StrPath = str | os.PathLike[str]
 _ONE_AT_A_TIME = threading.Lock()
 
 

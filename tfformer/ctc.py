@@ -6,9 +6,12 @@ blanks are removed: 4 4 0 4 5 5 becomes 4 4 5. The probability of a sequence is 
 position sequences that become it. Dynamic programming computes the sum in one pass.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import PAD
 from tfformer.loss import MeanOfLabels, normalised, token_weights
@@ -130,10 +133,10 @@ class CTCLoss(MeanOfLabels):
     # The weight of R-Drop, which compares tokens; CTC has no R-Drop.
     r_drop = 0.0
 
-    def __init__(self, name="ctc_loss", **kwargs):
+    def __init__(self, name: str = "ctc_loss", **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """The loss of each row, divided equally among its labels: float32 [B, T]."""
         found = ctc_log_likelihood(y_true, y_pred)
         found = ops.where(found > IMPOSSIBLE / 2, found, 0.0)
@@ -141,7 +144,7 @@ class CTCLoss(MeanOfLabels):
         each = -found / ops.maximum(number, 1.0)
         return ops.broadcast_to(each[:, None], ops.shape(y_true))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"name": self.name, "dtype": self.dtype}
 
 

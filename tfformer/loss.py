@@ -2,10 +2,13 @@
 
 import math
 import numbers
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import PAD
 
@@ -165,11 +168,13 @@ class MeanOfLabels(keras.losses.Loss):
     """Base class of losses whose `call` returns the loss of each label. The loss is the mean over
     the real labels of a batch; under a `tf.distribute` strategy, over those of all replicas."""
 
-    def __init__(self, name, **kwargs):
+    def __init__(self, name: str, **kwargs: Any) -> None:
         # This class computes the mean over labels itself; Keras would average over rows.
         super().__init__(name=name, **{**kwargs, "reduction": "none"})
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
         y_true = ops.cast(y_true, "int32")
         weights = token_weights(y_true, sample_weight)
         total = ops.sum(self.call(y_true, y_pred) * weights)
@@ -219,6 +224,8 @@ class SmoothedCrossEntropy(MeanOfLabels):
         1.9459
     """
 
+    smoothing: float
+    r_drop: float
     # Arguments of Keras's cross-entropies, and what to use instead.
     MEANT = {
         "from_logits": "y_pred are always logits",
@@ -226,7 +233,13 @@ class SmoothedCrossEntropy(MeanOfLabels):
         "ignore_class": "padding, id 0, always counts nothing",
     }
 
-    def __init__(self, smoothing=0.1, r_drop=0.0, name="smoothed_cross_entropy", **kwargs):
+    def __init__(
+        self,
+        smoothing: float = 0.1,
+        r_drop: float = 0.0,
+        name: str = "smoothed_cross_entropy",
+        **kwargs: Any,
+    ) -> None:
         for other in self.MEANT.keys() & kwargs.keys():
             hint = self.MEANT[other]
             raise TypeError(f"{type(self).__name__} has no argument {other}: {hint}")
@@ -237,7 +250,7 @@ class SmoothedCrossEntropy(MeanOfLabels):
             raise ValueError(f"r_drop must be at least 0, got r_drop={r_drop!r}")
         self.smoothing, self.r_drop = smoothing, r_drop
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """The loss of each token, float32, in the shape of `y_true`."""
         labels, logits = flattened(y_true, y_pred)
         loss = self.of_tokens(labels, logits)
@@ -245,11 +258,11 @@ class SmoothedCrossEntropy(MeanOfLabels):
             loss = loss + self.r_drop / 2 * ops.tile(symmetric_divergence(logits), (2,))
         return ops.reshape(loss, ops.shape(y_true))  # [B, T]
 
-    def of_tokens(self, labels, logits):
+    def of_tokens(self, labels: Tensor, logits: Tensor) -> Tensor:
         """The loss of labels int32 [N] and logits float32 [N, V]: float32 [N], in nats."""
         return smoothed_cross_entropy(labels, logits, self.smoothing)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "dtype": self.dtype,
@@ -280,14 +293,21 @@ class LengthCrossEntropy(SmoothedCrossEntropy):
         1.9459
     """
 
-    def __init__(self, smoothing=0.1, r_drop=0.0, name="length_cross_entropy", **kwargs):
+    def __init__(
+        self,
+        smoothing: float = 0.1,
+        r_drop: float = 0.0,
+        name: str = "length_cross_entropy",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(smoothing, r_drop, name, **kwargs)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """The loss of each label, float32 [B, 1 + T]."""
         tokens = super().call(y_true[:, 1:], y_pred[:, 1:])
         # Unsmoothed, because smoothing would give probability to ids that are not lengths.
-        lengths = smoothed_cross_entropy(*flattened(y_true[:, :1], y_pred[:, :1]), smoothing=0.0)
+        labels, logits = flattened(y_true[:, :1], y_pred[:, :1])
+        lengths = smoothed_cross_entropy(labels, logits, smoothing=0.0)
         return ops.concatenate([lengths[:, None], tokens], axis=1)
 
 
@@ -320,12 +340,17 @@ class LabelCrossEntropy(SmoothedCrossEntropy):
     """
 
     def __init__(
-        self, smoothing=0.1, r_drop=0.0, weights=None, name="label_cross_entropy", **kwargs
-    ):
+        self,
+        smoothing: float = 0.1,
+        r_drop: float = 0.0,
+        weights: Iterable[float] | None = None,
+        name: str = "label_cross_entropy",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(smoothing, r_drop, name, **kwargs)
         self.weights = None if weights is None else [float(weight) for weight in weights]
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """The loss of each label, float32, in the shape of `y_true`."""
         columns = label_columns(y_true)
         loss = super().call(columns, y_pred)
@@ -334,7 +359,7 @@ class LabelCrossEntropy(SmoothedCrossEntropy):
         weights = ops.convert_to_tensor(self.weights, dtype="float32")
         return loss * ops.take(weights, within(columns, len(self.weights)))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "weights": self.weights}
 
 
@@ -368,12 +393,18 @@ class PositionCrossEntropy(SmoothedCrossEntropy):
         1.0986
     """
 
-    def __init__(self, smoothing=0.1, r_drop=0.0, name="place_cross_entropy", **kwargs):
+    def __init__(
+        self,
+        smoothing: float = 0.1,
+        r_drop: float = 0.0,
+        name: str = "place_cross_entropy",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(smoothing, r_drop, name, **kwargs)
         if r_drop:
             raise ValueError(f"r_drop must be 0 for places, got {r_drop}")
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """The loss of each label, float32, in the shape of `y_true`."""
         logits = ops.cast(y_pred, "float32")
         total = ops.logsumexp(logits, axis=-1)

@@ -1,8 +1,11 @@
 """The metrics of training: accuracy and perplexity."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.loss import (
     IMPOSSIBLE,
     flattened,
@@ -33,12 +36,14 @@ class TokenAccuracy(keras.metrics.Metric):
         0.5
     """
 
-    def __init__(self, name="accuracy", **kwargs):
+    def __init__(self, name: str = "accuracy", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.correct = self.add_variable((), "zeros", name="correct")
         self.total = self.add_variable((), "zeros", name="total")
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
         weights = ops.reshape(token_weights(y_true, sample_weight), (-1,))  # [N]
         labels, logits = flattened(y_true, y_pred)
         of_labels = label_logits(labels, logits)
@@ -47,7 +52,7 @@ class TokenAccuracy(keras.metrics.Metric):
         self.correct.assign_add(ops.sum(hits * weights))
         self.total.assign_add(ops.sum(weights))
 
-    def result(self):
+    def result(self) -> Tensor:
         return self.correct / ops.maximum(self.total, 1e-9)
 
 
@@ -64,19 +69,21 @@ class Perplexity(keras.metrics.Metric):
         7.0
     """
 
-    def __init__(self, name="perplexity", **kwargs):
+    def __init__(self, name: str = "perplexity", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.nll = self.add_variable((), "zeros", name="nll")
         self.total = self.add_variable((), "zeros", name="total")
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
         weights = ops.reshape(token_weights(y_true, sample_weight), (-1,))  # [N]
         labels, logits = flattened(y_true, y_pred)
         nll = normalised(logits)[1] - label_logits(labels, logits)
         self.nll.assign_add(ops.sum(nll * weights))
         self.total.assign_add(ops.sum(weights))
 
-    def result(self):
+    def result(self) -> Tensor:
         return ops.exp(self.nll / ops.maximum(self.total, 1e-9))
 
 
@@ -93,7 +100,9 @@ class LabelAccuracy(TokenAccuracy):
         1.0
     """
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
         super().update_state(y_true, _with_none(y_pred), sample_weight)
 
 
@@ -110,7 +119,9 @@ class LabelPerplexity(Perplexity):
         3.0
     """
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
         super().update_state(y_true, _with_none(y_pred), sample_weight)
 
 

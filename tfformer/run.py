@@ -15,12 +15,15 @@ import functools
 import hashlib
 import os
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from tfformer.annotations import StrPath
 from tfformer.files import (
     RunError,
     hidden_file,
@@ -36,6 +39,11 @@ from tfformer.files import (
 )
 from tfformer.layers.weight_matrices import float_matrix
 from tfformer.models import ENCODER_DECODER, FAMILIES, family_of
+from tfformer.models.configured import ConfiguredModel
+
+if TYPE_CHECKING:
+    from tfformer.service.translator import Translator
+    from tfformer.text.tokenizer import Tokenizer
 
 FORMAT = 1
 # The names of the files of a run.
@@ -79,7 +87,14 @@ def _weight_shapes(family, sizes):
         random.setstate(state)
 
 
-def save(directory, model, tokenizer, search=None, training=None, weights=None):
+def save(
+    directory: StrPath,
+    model: ConfiguredModel,
+    tokenizer: "Tokenizer",
+    search: dict[str, Any] | None = None,
+    training: dict[str, Any] | None = None,
+    weights: Mapping[str, np.ndarray] | None = None,
+) -> None:
     """Writes a run directory, or replaces the model in one.
 
     Args:
@@ -271,7 +286,7 @@ def read_sizes(directory, config):
         raise RunError(f"{Path(directory) / 'config.json'} is damaged: {error}") from error
 
 
-def load_model(directory, dtype="float32"):
+def load_model(directory: StrPath, dtype: str | keras.DTypePolicy = "float32") -> ConfiguredModel:
     """The model of a run directory, without its tokenizer. Needs no TensorFlow."""
     config = read_config(directory)
     sizes = read_sizes(directory, config)
@@ -306,7 +321,9 @@ def _check_shapes(shapes, weights):
             raise RunError(f"{name} must be of shape {expected}, got {received}")
 
 
-def load(directory, dtype="float32"):
+def load(
+    directory: StrPath, dtype: str | keras.DTypePolicy = "float32"
+) -> tuple[ConfiguredModel, "Tokenizer"]:
     """The model and the tokenizer of a run directory.
 
     Args:
@@ -334,7 +351,7 @@ def load(directory, dtype="float32"):
     return load_model(directory, dtype), load_tokenizer(directory)
 
 
-def load_tokenizer(directory):
+def load_tokenizer(directory: StrPath) -> "Tokenizer":
     """The tokenizer of a run directory. Raises a RunError, as `load`."""
     from tfformer.text.tokenizer import FILES, Tokenizer
 
@@ -347,7 +364,7 @@ def load_tokenizer(directory):
         raise RunError(f"{directory} has no tokenizer: {error}") from error
 
 
-def load_service(directory, **options):
+def load_service(directory: StrPath, **options: Any) -> Any:
     """The service that runs the model of a run directory; `options` replace those of the run.
 
     Returns:
@@ -370,7 +387,7 @@ def load_service(directory, **options):
     return service(*load(directory), **service.merged(config["search"], options))
 
 
-def load_translator(directory, **options):
+def load_translator(directory: StrPath, **options: Any) -> "Translator":
     """The `Translator` of a run directory; `options` replace the search limits of the run.
 
     Args:

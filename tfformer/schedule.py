@@ -1,9 +1,12 @@
 """The paper's learning rate: a linear rise, then a fall with the inverse root of the step."""
 
 import numbers
+from typing import Any
 
 import keras
 from keras import ops
+
+from tfformer.annotations import Tensor
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -44,13 +47,13 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(
         self,
-        d_model,
-        warmup_steps=4000,
-        scale=1.0,
-        total_steps=None,
-        cooldown_steps=0,
-        rises=True,
-    ):
+        d_model: int,
+        warmup_steps: int = 4000,
+        scale: float = 1.0,
+        total_steps: int | None = None,
+        cooldown_steps: int = 0,
+        rises: bool = True,
+    ) -> None:
         known = all(isinstance(value, numbers.Real) for value in (d_model, warmup_steps, scale))
         if not known or not (d_model >= 1 and warmup_steps >= 1 and scale > 0):
             raise ValueError(
@@ -68,16 +71,16 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.total_steps, self.cooldown_steps = total_steps, cooldown_steps
         self.rises = rises
 
-    def __call__(self, step):
+    def __call__(self, step: int | Tensor) -> Tensor:
         step = ops.cast(step, "float32") + 1.0
         first = step * self.warmup_steps**-1.5 if self.rises else self.warmup_steps**-0.5
         rate = self.scale * self.d_model**-0.5 * ops.minimum(ops.rsqrt(step), first)
-        if not self.cooldown_steps:
+        if not self.cooldown_steps or self.total_steps is None:
             return rate
         left = (self.total_steps + 1.0 - step) / (self.cooldown_steps + 1.0)
         return rate * ops.clip(left, 0.0, 1.0)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "d_model": self.d_model,
             "warmup_steps": self.warmup_steps,

@@ -9,11 +9,16 @@ translates to, and by frequent pieces (Jean et al. 2015, section 4.2; L'Hostis e
 """
 
 import dataclasses
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from tfformer.annotations import StrPath, Tensor
 from tfformer.config import EOS
 from tfformer.files import RunError, pack, read_bytes, unpack, write_atomically
+
+if TYPE_CHECKING:
+    from tfformer.text.tokenizer import Tokenizer
 
 FORMAT = 1
 ARRAYS = ("candidates", "always")
@@ -36,7 +41,8 @@ class Shortlist:
     Example, in which source id 4 may become 5 or 9:
         >>> candidates = np.zeros((7, 2), "int32")
         >>> candidates[4] = 5, 9
-        >>> shortlist = Shortlist(candidates, always=[0, 1, 2, 3, 6], tokenizer_sha256="...")
+        >>> always = np.array([0, 1, 2, 3, 6])
+        >>> shortlist = Shortlist(candidates, always, tokenizer_sha256="...")
         >>> shortlist.allowed([4, 3]).tolist()
         [0, 1, 2, 3, 5, 6, 9]
     """
@@ -65,7 +71,7 @@ class Shortlist:
         if first != [*range(EOS + 1)] or (np.diff(self.always) <= 0).any():
             raise ValueError(f"always must ascend from 0, 1, 2, 3, got {first} first")
 
-    def allowed(self, source_ids):
+    def allowed(self, source_ids: Tensor) -> np.ndarray:
         """The candidates of one sentence: source ids [S] -> int32 [c], ascending.
 
         Raises:
@@ -77,7 +83,7 @@ class Shortlist:
         own = self.candidates[ids].ravel()
         return np.unique(np.concatenate([self.always, own]))
 
-    def describe(self):
+    def describe(self) -> str:
         """The size of the shortlist, in words."""
         num_pieces, maximum = self.candidates.shape
         return (
@@ -85,7 +91,7 @@ class Shortlist:
             f"{len(self.always)} for every sentence"
         )
 
-    def check(self, tokenizer):
+    def check(self, tokenizer: "Tokenizer") -> None:
         """Check that the shortlist was made for this tokenizer.
 
         Raises:
@@ -104,7 +110,7 @@ class Shortlist:
                 f"for {len(self.candidates)} and at least {maximum}"
             )
 
-    def save(self, path):
+    def save(self, path: StrPath) -> None:
         """Writes an .npz file atomically.
 
         Raises:
@@ -116,7 +122,7 @@ class Shortlist:
         write_atomically(path, content)
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: StrPath) -> Self:
         """Read a shortlist from a file.
 
         Raises:
@@ -137,6 +143,7 @@ class Shortlist:
         if found["format"] != FORMAT:
             raise RunError(f"{path} must be of format {FORMAT}, got {found['format']}")
         try:
-            return cls(*(found[name] for name in ARRAYS), str(found["tokenizer_sha256"]))
+            arrays = {name: found[name] for name in ARRAYS}
+            return cls(**arrays, tokenizer_sha256=str(found["tokenizer_sha256"]))
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from error

@@ -1,6 +1,7 @@
 """The configurations of the models with an encoder and a decoder."""
 
 import dataclasses
+from typing import Any, Self
 
 from tfformer.config.options import NumberedOptions, option, preset
 
@@ -66,7 +67,7 @@ class TwoSidedOptions(NumberedOptions):
         return self.tie_embeddings in ("target", "all")
 
     @classmethod
-    def preset(cls, name: str, source_vocabulary_size: int, **changes):
+    def preset(cls, name: str, source_vocabulary_size: int, **changes: Any) -> Self:
         """The configuration of a published size by name; `changes` replace fields of the preset.
 
         | name | source |

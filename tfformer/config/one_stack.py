@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any, Self
 
 from tfformer.config.options import NumberedOptions, StackOptions, option, preset
 
@@ -37,7 +38,7 @@ class OneStackOptions(NumberedOptions):
             )
 
     @classmethod
-    def preset(cls, name: str, vocabulary_size: int, **changes):
+    def preset(cls, name: str, vocabulary_size: int, **changes: Any) -> Self:
         """The sizes of a `TransformerConfig` preset by name. N is the number of layers of the same
         half, encoder or decoder. `changes` replace fields of the preset.
 

@@ -3,6 +3,8 @@
 import dataclasses
 import math
 import numbers
+from collections.abc import Mapping
+from typing import Any, Self
 
 # The special ids of every vocabulary.
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -161,12 +163,12 @@ class StackOptions:
                 f"num_heads={self.num_heads} and num_key_value_heads={self.num_key_value_heads}"
             )
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """All fields by name; `from_dict` is its inverse."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: dict):
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Make the configuration from `fields`.
 
         Raises:
@@ -194,7 +196,7 @@ class StackOptions:
         return self.heads_width // self.num_heads * self.key_value_heads
 
     @property
-    def rotary(self) -> dict:
+    def rotary(self) -> dict[str, float]:
         """The arguments of `tfformer.layers.relative_positions.Rotary` by name."""
         names = ("base", "factor", "length")
         return {name: getattr(self, f"rotary_{name}") for name in names}
@@ -204,7 +206,7 @@ class StackOptions:
         """Whether a stack has a LayerNorm after its last layer."""
         return self.norm == "pre" if self.last_norm is None else self.last_norm
 
-    def stack(self) -> dict:
+    def stack(self) -> dict[str, Any]:
         """Only the options of `StackOptions`, by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(StackOptions)}
 

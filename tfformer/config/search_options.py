@@ -9,6 +9,8 @@ import dataclasses
 import functools
 import math
 import numbers
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 PENALTY_FORMS = ("gnmt", "power")
 LARGEST_NGRAM = 8
@@ -170,11 +172,17 @@ def first_names(options):
     return found
 
 
-def takes_second_names(function):
-    """Decorator: a function with options by first names also accepts their second names."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def takes_second_names(function: F) -> F:
+    """Decorator: a function with options by first names also accepts their second names.
+
+    Type checkers and editors see the first names only.
+    """
 
     @functools.wraps(function)
-    def named(*arguments, **options):
+    def named(*arguments: Any, **options: Any) -> Any:
         return function(*arguments, **first_names(options))
 
-    return named
+    return cast(F, named)

@@ -1,5 +1,7 @@
 """The inference layer of the token embedding; and the input of a stack, with positions and norm."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfformer.layers import embedding
@@ -79,7 +81,7 @@ class TokenTypes:
         return tf.gather(weights[self.name]["embeddings"], tf.reshape(types, [-1]))
 
 
-INFERENCE_LAYERS = {
+INFERENCE_LAYERS: dict[type, Any] = {
     embedding.TokenEmbedding: TokenEmbedding,
     embedding.TokenTypes: TokenTypes,
 }

@@ -1,11 +1,13 @@
 """Generates ids with any model, by any search."""
 
 import math
-from collections.abc import Sized
+from collections.abc import Callable, Sized
+from typing import Any
 
 import tensorflow as tf
 
 from tfformer import search as searches
+from tfformer.annotations import Tensor
 from tfformer.config import PAD
 from tfformer.config.search_options import OPTIONS, first_names
 from tfformer.inference.fuse import MODELS, fuse
@@ -13,10 +15,10 @@ from tfformer.inference.language_model import LanguageModelInference
 from tfformer.inference.masks import padding_mask
 from tfformer.inference.transformer import Inference
 from tfformer.models.language_model import LanguageModel
-from tfformer.search.hypotheses import check
+from tfformer.search.hypotheses import SearchResult, check
 from tfformer.search.uncached import SpecialIds, Uncached
 
-SEARCHES = {
+SEARCHES: dict[str, Callable[..., SearchResult]] = {
     "beam": searches.beam_search,
     "greedy": searches.greedy_search,
     "sample": searches.sample_search,
@@ -25,14 +27,14 @@ SEARCHES = {
 
 
 def generate(
-    model,
-    source_ids=None,
-    prompt=None,
-    max_length=64,
-    search="beam",
-    special_ids=None,
-    **options,
-):
+    model: Callable[..., Tensor],
+    source_ids: Tensor | None = None,
+    prompt: Tensor | None = None,
+    max_length: int | Tensor = 64,
+    search: str = "beam",
+    special_ids: SpecialIds | None = None,
+    **options: Any,
+) -> SearchResult:
     """Continue a prompt, or convert a source into a target.
 
     A `Transformer` or a `LanguageModel` caches keys and values, and reads a prompt in one pass. Any
@@ -113,7 +115,7 @@ def generate(
     state = None if source_ids is None else searchable.start(source_ids, width)
     if prompt is not None:
         state, options["prompt"] = searchable.prefill(prompt, width, state), prompt
-    rows = source_ids if prompt is None else prompt
+    rows: Tensor = source_ids if prompt is None else prompt
     batch_size = rows.shape[0] or tf.shape(rows)[0]
     found = SEARCHES[search](searchable.step, state, batch_size, max_length, **options)
     return found._replace(token_ids=searchable.vocabulary_ids(found.token_ids))

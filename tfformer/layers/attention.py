@@ -1,15 +1,19 @@
 """Attention: the function of equation 1, and the layer of section 3.2.2 that uses it."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import keras
 from keras import ops
 
+from tfformer.annotations import Shape, Tensor
 from tfformer.config import number
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.location import Location, even
 from tfformer.layers.masks import attention_mask, check_mask, fits, may_be
 from tfformer.layers.norm import RMSNorm, normed
-from tfformer.layers.packing import Padded
+from tfformer.layers.packing import Padded, Rows
 from tfformer.layers.relative_positions import places_of
 from tfformer.layers.weight_matrices import Matrix
 
@@ -46,7 +50,9 @@ def weights_of(scores, mask=None):
     return weights if mask is None else ops.where(mask, weights, 0.0)
 
 
-def scaled_dot_product_attention(query, key, value, mask=None):
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+) -> Tensor:
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V  (Vaswani et al. 2017, equation 1).
 
     Args:
@@ -169,18 +175,18 @@ class MultiHeadAttention(Layer):
 
     def __init__(
         self,
-        d_model,
-        num_heads,
-        dropout=0.0,
-        num_key_value_heads=None,
-        positions="none",
-        location_width=0,
-        head_size=None,
-        rotary=None,
-        query_key_norm=False,
-        epsilon=1e-6,
-        **kwargs,
-    ):
+        d_model: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        num_key_value_heads: int | None = None,
+        positions: str = "none",
+        location_width: int = 0,
+        head_size: int | None = None,
+        rotary: Mapping[str, float] | None = None,
+        query_key_norm: bool = False,
+        epsilon: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_whole(d_model=d_model, num_heads=num_heads)
         number("dropout", dropout, 0, 1)
@@ -222,12 +228,12 @@ class MultiHeadAttention(Layer):
         self.location_width, self.location = location_width, None
         if location_width:
             self.location = Location(num_heads, location_width, name="location")
-        self.watcher = None
+        self.watcher: Callable[[Tensor], object] | None = None
 
     def _projection(self, name, width):
         return keras.layers.Dense(width, name=name, dtype=self.dtype_policy)
 
-    def build(self, query_shape, value_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None) -> None:
         if query_shape[-1] != self.d_model:
             raise ValueError(
                 f"query must be [B, T, D] with D = d_model = {self.d_model}, got {query_shape}"
@@ -245,19 +251,26 @@ class MultiHeadAttention(Layer):
 
     def call(
         self,
-        query,
-        value=None,
-        mask=None,
-        value_mask=None,
-        causal=False,
-        training=None,
-        rows=None,
-        value_rows=None,
-    ):
+        query: Tensor,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        causal: bool = False,
+        training: bool | None = None,
+        rows: Rows | None = None,
+        value_rows: Rows | None = None,
+    ) -> Tensor:
         known = query, value, mask, value_mask, causal, training, rows, value_rows
         return self._attend(*known)[0]
 
-    def attention_weights(self, query, value=None, mask=None, value_mask=None, causal=False):
+    def attention_weights(
+        self,
+        query: Tensor,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
         """The attention weights, float32 [B, H, T, S], for the arguments of a call.
 
         Raises:
@@ -289,7 +302,7 @@ class MultiHeadAttention(Layer):
         known = query, keys, values, mask, training, rows
         return self.attend_with_weights(*known, causal=causal)
 
-    def matrices(self):
+    def matrices(self) -> list[Matrix]:
         """W_Q, W_K, W_V and W_O, as `Matrix`. W_K and W_V multiply the memory, if there is one."""
         return [
             Matrix.of(self.query_projection, heads=self.num_heads),
@@ -298,7 +311,9 @@ class MultiHeadAttention(Layer):
             Matrix.of(self.output_projection, heads=self.num_heads, axis=0),
         ]
 
-    def keys_and_values(self, value, rows=None, start=0):
+    def keys_and_values(
+        self, value: Tensor, rows: Rows | None = None, start: int | Tensor = 0
+    ) -> tuple[Tensor, Tensor]:
         """K W_K and V W_V of [B, S, D], split into heads: two tensors [B, G, S, K]. G is the number
         of key and value heads. The first row is at the position `start`."""
         rows = rows or Padded()
@@ -307,7 +322,16 @@ class MultiHeadAttention(Layer):
         keys, values = (rows.split_heads(make(value), self.key_value_heads) for make in projections)
         return self._turned(normed(self.key_norm, keys), start), values
 
-    def attend(self, query, keys, values, mask=None, training=None, rows=None, start=0):
+    def attend(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        training: bool | None = None,
+        rows: Rows | None = None,
+        start: int | Tensor = 0,
+    ) -> Tensor:
         """The attention of `query` [B, T, D] to projected keys and values [B, G, S, K].
 
         Returns [B, T, D]. The keys may have more axes between B and G, as in a cache of beams; then
@@ -319,16 +343,16 @@ class MultiHeadAttention(Layer):
 
     def attend_with_weights(
         self,
-        query,
-        keys,
-        values,
-        mask=None,
-        training=None,
-        rows=None,
-        start=0,
-        causal=True,
-        below=None,
-    ):
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        training: bool | None = None,
+        rows: Rows | None = None,
+        start: int | Tensor = 0,
+        causal: bool = True,
+        below: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """The output of `attend`, and the weights before dropout, float32 [B, H, T, S].
 
         `causal` says whether the mask hides keys after a query's own position. `below`, float32
@@ -383,10 +407,12 @@ class MultiHeadAttention(Layer):
         shape = (*first[:-1], self.num_heads, rows // shared, size)
         return ops.reshape(x, shape)  # [..., H, T, N]
 
-    def compute_output_shape(self, query_shape, value_shape=None):
+    def compute_output_shape(
+        self, query_shape: Shape, value_shape: Shape | None = None
+    ) -> tuple[int | None, ...]:
         return (*query_shape[:-1], self.d_model)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "d_model": self.d_model,

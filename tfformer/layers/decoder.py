@@ -6,11 +6,14 @@ positions; it serves your own decoding loop on TensorFlow or JAX. (No command us
 runs the same equations in fewer operations: `tfformer.inference.transformer`.)
 """
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
+from tfformer.annotations import Shape, Tensor
 from tfformer.layers.masks import attention_mask
-from tfformer.layers.packing import Padded, padded
+from tfformer.layers.packing import Padded, Rows, padded
 from tfformer.layers.stack import (
     Block,
     Part,
@@ -59,27 +62,34 @@ class DecoderLayer(Block):
         Part("feed_forward", "feed_forward_residual", feed_forward),
     )
 
-    def build(self, x_shape, memory_shape=None):
+    def build(self, x_shape: Shape, memory_shape: Shape | None = None) -> None:
         self._build(x_shape, memory_shape)
 
     def call(
         self,
-        x,
-        memory,
-        x_mask=None,
-        memory_mask=None,
-        training=None,
-        rows=None,
-        memory_rows=None,
-        causal=True,
-    ):
+        x: Tensor,
+        memory: Tensor,
+        x_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        training: bool | None = None,
+        rows: Rows | None = None,
+        memory_rows: Rows | None = None,
+        causal: bool = True,
+    ) -> Tensor:
         rows = rows or padded("x_mask", x_mask, x)
         memory_rows = memory_rows or padded("memory_mask", memory_mask, memory)
         return self.with_attention(x, memory, training, rows, memory_rows, causal)[0]
 
     def with_attention(
-        self, x, memory, training=None, rows=None, memory_rows=None, causal=True, below=None
-    ):
+        self,
+        x: Tensor,
+        memory: Tensor,
+        training: bool | None = None,
+        rows: Rows | None = None,
+        memory_rows: Rows | None = None,
+        causal: bool = True,
+        below: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """The output of a call, and the weights of the cross-attention. `below` are the weights of
         the layer below, which location-aware attention reads.
 
@@ -117,12 +127,25 @@ class DecoderLayer(Block):
         x = self.cross_residual(x, sublayer=attend_to_memory, **lies)
         return self.feed_forward_residual(x, sublayer=self.feed_forward, **lies), weights
 
-    def cross_attention_weights(self, x, memory, x_mask=None, memory_mask=None):
+    def cross_attention_weights(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        x_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> Tensor:
         """The weights of the cross-attention in a call, float32 [B, H, T, S]."""
         rows, memory_rows = Padded(x_mask), Padded(memory_mask)
         return self.with_attention(x, memory, rows=rows, memory_rows=memory_rows)[1]
 
-    def step(self, x, memory_keys, memory_values, memory_mask, cache):
+    def step(
+        self,
+        x: Tensor,
+        memory_keys: Tensor,
+        memory_values: Tensor,
+        memory_mask: Tensor | None,
+        cache: tuple[Tensor, Tensor],
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Decode one position for W beams of each sentence.
 
         Cross-attention treats the beams as training treats positions: as queries to one memory. So
@@ -141,10 +164,18 @@ class DecoderLayer(Block):
         known = memory_keys, memory_values, memory_mask, cache
         return self.step_with_attention(x, *known)[:2]
 
-    def step_with_attention(self, x, memory_keys, memory_values, memory_mask, cache, below=None):
+    def step_with_attention(
+        self,
+        x: Tensor,
+        memory_keys: Tensor,
+        memory_values: Tensor,
+        memory_mask: Tensor | None,
+        cache: tuple[Tensor, Tensor],
+        below: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
         """The results of `step`, and the weights of the cross-attention, float32 [B, H, W, S].
         `below` are the weights of the layer below."""
-        cache_out = []
+        cache_out: list[Tensor] = []
 
         def attend_to_self(x):
             # Each beam attends to its own past, so the axis of queries has length 1.
@@ -158,9 +189,10 @@ class DecoderLayer(Block):
 
         memory = memory_keys, memory_values, attention_mask(memory_mask)
         x, weights = self._run(x, attend_to_self, memory, below=below)
-        return x, tuple(cache_out), weights
+        keys, values = cache_out
+        return x, (keys, values), weights
 
-    def compute_output_shape(self, x_shape, memory_shape=None):
+    def compute_output_shape(self, x_shape: Shape, memory_shape: Shape | None = None) -> Shape:
         return x_shape
 
 
@@ -202,20 +234,20 @@ class Decoder(Stack):
 
     layer_class = DecoderLayer
 
-    def build(self, x_shape, memory_shape=None):
+    def build(self, x_shape: Shape, memory_shape: Shape | None = None) -> None:
         self._build(x_shape, memory_shape)
 
     def call(
         self,
-        x,
-        memory,
-        x_mask=None,
-        memory_mask=None,
-        training=None,
-        rows=None,
-        memory_rows=None,
-        causal=True,
-    ):
+        x: Tensor,
+        memory: Tensor,
+        x_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        training: bool | None = None,
+        rows: Rows | None = None,
+        memory_rows: Rows | None = None,
+        causal: bool = True,
+    ) -> Tensor:
         rows = rows or padded("x_mask", x_mask, x)
         memory_rows = memory_rows or padded("memory_mask", memory_mask, memory)
         lie = {"rows": rows, "memory_rows": memory_rows}
@@ -225,7 +257,15 @@ class Decoder(Stack):
             x = layer(x, memory, training=training, **lie, causal=causal)
         return self.normed(x, rows, training)
 
-    def with_attention(self, x, memory, training=None, rows=None, memory_rows=None, causal=True):
+    def with_attention(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        training: bool | None = None,
+        rows: Rows | None = None,
+        memory_rows: Rows | None = None,
+        causal: bool = True,
+    ) -> tuple[Tensor, list[Tensor]]:
         """The output of a call, and the cross-attention weights of each position.
 
         Returns:
@@ -233,25 +273,32 @@ class Decoder(Stack):
             [B, H, T, S]. The weights are padded even if the rows are `Packed`.
         """
         rows, memory_rows = rows or Padded(), memory_rows or Padded()
-        attention, below = [], None
+        attention: list[Tensor] = []
+        below = None
         for layer in self.layers:
             known = memory, training, rows, memory_rows, causal
             x, below = layer.with_attention(x, *known, below)
             attention.append(below)
         return self.normed(x, rows, training), attention
 
-    def project_memory(self, memory):
+    def project_memory(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The keys and values of the memory for each layer: N pairs of [B, G, S, K]."""
         return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]
 
-    def empty_cache(self, batch, width):
+    def empty_cache(self, batch: int | Tensor, width: int | Tensor) -> list[tuple[Tensor, Tensor]]:
         """The cache before the first step: N pairs of [B, W, G, 0, K]. G is the number of key and
         value heads."""
         attention = self.layers[0].self_attention
         shape = (batch, width, attention.key_value_heads, 0, attention.head_size)
         return [(ops.zeros(shape, self.compute_dtype),) * 2 for _ in self.layers]
 
-    def step(self, x, projected_memory, memory_mask, cache):
+    def step(
+        self,
+        x: Tensor,
+        projected_memory: Sequence[tuple[Tensor, Tensor]],
+        memory_mask: Tensor | None,
+        cache: Sequence[tuple[Tensor, Tensor]],
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         """`DecoderLayer.step` through all layers.
 
         Args:
@@ -268,15 +315,22 @@ class Decoder(Stack):
         """
         return self.step_with_attention(x, projected_memory, memory_mask, cache)[:2]
 
-    def step_with_attention(self, x, projected_memory, memory_mask, cache):
+    def step_with_attention(
+        self,
+        x: Tensor,
+        projected_memory: Sequence[tuple[Tensor, Tensor]],
+        memory_mask: Tensor | None,
+        cache: Sequence[tuple[Tensor, Tensor]],
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]], Tensor]:
         """The results of `step`, and the last layer's cross-attention weights, averaged over the
         heads, float32 [B, W, S]."""
-        grown, weights = [], None
+        grown: list[tuple[Tensor, Tensor]] = []
+        weights = None
         for layer, (keys, values), own in zip(self.layers, projected_memory, cache, strict=True):
             known = keys, values, memory_mask, own, weights
             x, own, weights = layer.step_with_attention(x, *known)
             grown.append(own)
         return self.normed(x), grown, ops.mean(weights, axis=1)
 
-    def compute_output_shape(self, x_shape, memory_shape=None):
+    def compute_output_shape(self, x_shape: Shape, memory_shape: Shape | None = None) -> Shape:
         return x_shape

@@ -1,8 +1,11 @@
 """Token embedding, whose matrix the output projection may share; and embedding of token types."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from tfformer.annotations import Shape, Tensor
 from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.masks import padding_mask
 
@@ -40,7 +43,7 @@ class TokenEmbedding(Layer):
         [[ True True False]]
     """
 
-    def __init__(self, vocabulary_size, d_model, **kwargs):
+    def __init__(self, vocabulary_size: int, d_model: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_whole(vocabulary_size=vocabulary_size, d_model=d_model)
         self.vocabulary_size, self.d_model = vocabulary_size, d_model
@@ -49,14 +52,14 @@ class TokenEmbedding(Layer):
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
 
-    def build(self, ids_shape=None):
+    def build(self, ids_shape: Shape | None = None) -> None:
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.vocabulary_size, self.d_model),
             initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
         )
 
-    def call(self, ids):
+    def call(self, ids: Tensor) -> Tensor:
         # A Sequential model without an Input passes the ids in the compute dtype.
         ids = ops.convert_to_tensor(ids)
         if keras.backend.standardize_dtype(ids.dtype) in ("float16", "bfloat16"):
@@ -67,19 +70,19 @@ class TokenEmbedding(Layer):
         x = ops.take(self.embeddings, ops.cast(ids, "int32"), axis=0)
         return ops.cast(x, self.compute_dtype) * ops.cast(self.d_model**0.5, self.compute_dtype)
 
-    def project(self, x):
+    def project(self, x: Tensor) -> Tensor:
         """The tied output projection: logits x E^T, [..., D] -> [..., V]  (Press and Wolf 2017)."""
         matrix = ops.cast(self.embeddings, self.compute_dtype)
         matrix = ops.transpose(matrix)  # [D, V]
         return ops.matmul(ops.cast(x, self.compute_dtype), matrix)
 
-    def compute_mask(self, ids, mask=None):
+    def compute_mask(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         return padding_mask(ids)
 
-    def compute_output_shape(self, ids_shape):
+    def compute_output_shape(self, ids_shape: Shape) -> tuple[int | None, ...]:
         return (*ids_shape, self.d_model)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,

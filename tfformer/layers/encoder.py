@@ -2,7 +2,8 @@
 
 import keras
 
-from tfformer.layers.packing import padded
+from tfformer.annotations import Shape, Tensor
+from tfformer.layers.packing import Rows, padded
 from tfformer.layers.stack import Block, Part, Stack, feed_forward, self_attention
 
 
@@ -39,10 +40,17 @@ class EncoderLayer(Block):
         Part("feed_forward", "feed_forward_residual", feed_forward),
     )
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self._build(x_shape)
 
-    def call(self, x, mask=None, causal=False, training=None, rows=None):
+    def call(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        training: bool | None = None,
+        rows: Rows | None = None,
+    ) -> Tensor:
         rows = rows or padded("mask", mask, x)
 
         def attend(x):
@@ -52,7 +60,7 @@ class EncoderLayer(Block):
         x = self.attention_residual(x, sublayer=attend, **lies)
         return self.feed_forward_residual(x, sublayer=self.feed_forward, **lies)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
 
@@ -89,14 +97,21 @@ class Encoder(Stack):
 
     layer_class = EncoderLayer
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self._build(x_shape)
 
-    def call(self, x, mask=None, causal=False, training=None, rows=None):
+    def call(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        training: bool | None = None,
+        rows: Rows | None = None,
+    ) -> Tensor:
         rows = rows or padded("mask", mask, x)
         for layer in self.layers:
             x = layer(x, causal=causal, training=training, rows=rows)
         return self.normed(x, rows, training)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape

@@ -1,7 +1,10 @@
 """The position-wise feed-forward layer of section 3.3, and its gated variant."""
 
+from typing import Any
+
 import keras
 
+from tfformer.annotations import Shape, Tensor
 from tfformer.config import ACTIVATIONS, number
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole, check_width
@@ -49,7 +52,9 @@ class FeedForward(Layer):
         306
     """
 
-    def __init__(self, d_model, d_ff, activation="relu", dropout=0.0, **kwargs):
+    def __init__(
+        self, d_model: int, d_ff: int, activation: str = "relu", dropout: float = 0.0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         check_whole(d_model=d_model, d_ff=d_ff)
         if activation not in ACTIVATIONS:
@@ -59,8 +64,8 @@ class FeedForward(Layer):
         self.dropout = dropout
         self.gated = activation in GATED
         self.supports_masking = True
-        act = GATED.get(activation, activation)
-        act = gelu_tanh if act == "gelu_tanh" else act
+        inner = GATED.get(activation, activation)
+        act = gelu_tanh if inner == "gelu_tanh" else inner
         self.inner = keras.layers.Dense(d_ff, act, name="inner", dtype=self.dtype_policy)
         if self.gated:
             self.gate = keras.layers.Dense(d_ff, name="gate", dtype=self.dtype_policy)
@@ -68,14 +73,14 @@ class FeedForward(Layer):
         # Only with dropout: its seed is a weight, which models saved earlier do not have.
         self.inner_dropout = Dropout(dropout, dtype=self.dtype_policy) if dropout else None
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_width(x_shape, self.d_model)
         self.inner.build(x_shape)
         if self.gated:
             self.gate.build(x_shape)
         self.outer.build((*x_shape[:-1], self.d_ff))
 
-    def call(self, x, training=None):
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         hidden = self.inner(x)
         if self.gated:
             hidden = hidden * self.gate(x)
@@ -83,15 +88,15 @@ class FeedForward(Layer):
             hidden = self.inner_dropout(hidden, training=training)
         return self.outer(hidden)
 
-    def matrices(self):
+    def matrices(self) -> list[Matrix]:
         """W_1, W_2 and, if gated, W_3, as `Matrix`."""
         layers = [self.inner, self.outer, *([self.gate] if self.gated else [])]
         return [Matrix.of(layer) for layer in layers]
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "d_model": self.d_model,

@@ -22,7 +22,7 @@ OURS_ALONE = (
 )
 
 
-def from_keras_hub(layer):
+def from_keras_hub(layer: keras.layers.Layer) -> EncoderLayer | DecoderLayer:
     """Make one of our layers that computes the same as a layer of KerasHub.
 
     Args:
@@ -49,7 +49,7 @@ def from_keras_hub(layer):
     options |= {"dropout": layer.dropout, "attention_dropout": layer.dropout}
     shape = (None, None, options["d_model"])
     if getattr(layer, "_cross_attention_layer", None) is None:
-        ours = EncoderLayer(**options, dtype=layer.dtype_policy)
+        ours: EncoderLayer | DecoderLayer = EncoderLayer(**options, dtype=layer.dtype_policy)
         ours.build(shape)
     else:
         ours = DecoderLayer(**options, dtype=layer.dtype_policy)
@@ -61,7 +61,9 @@ def from_keras_hub(layer):
     return ours
 
 
-def to_keras_hub(layer, target):
+def to_keras_hub(
+    layer: EncoderLayer | DecoderLayer, target: keras.layers.Layer
+) -> keras.layers.Layer:
     """Copy the weights of one of our layers into a layer of KerasHub, which then computes the same.
 
     Args:

@@ -4,9 +4,12 @@ that stay frozen."""
 import difflib
 import functools
 import inspect
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 
+from tfformer.annotations import Tensor
 from tfformer.config import whole
 
 # Arguments of every Keras layer.
@@ -21,7 +24,7 @@ class KeepsFrozen:
     `get_config` lists the frozen inner layers, and `build` freezes them again.
     """
 
-    frozen = ()  # paths inside this layer, as `get_config` gives them
+    frozen: tuple[str, ...] = ()  # paths inside this layer, as `get_config` gives them
 
     def _post_build(self):  # Keras calls it after each `build`
         super()._post_build()
@@ -65,19 +68,20 @@ class Layer(KeepsFrozen, keras.layers.Layer):
     """
 
     # {an argument known from Keras: the hint to give instead}, for the layer and for a call.
-    MEANT = {}
-    MEANT_IN_CALL = {}
+    MEANT: dict[str, str] = {}
+    MEANT_IN_CALL: dict[str, str] = {}
 
-    def __init__(self, frozen=(), **options):
+    def __init__(self, frozen: Iterable[str] = (), **options: Any) -> None:
         # (`signature(type(self))` would return that of Keras's `__new__`.)
-        signature = getattr(type(self), "__signature__", None) or inspect.signature(self.__init__)
+        own = self.__init__  # type: ignore[misc]
+        signature = getattr(type(self), "__signature__", None) or inspect.signature(own)
         known = [*signature.parameters, *OF_KERAS]
         unknown = [name for name in options if name not in OF_KERAS]
         _refuse(type(self).__name__, unknown, known, self.MEANT)
         super().__init__(**options)
         self.frozen = tuple(frozen)
 
-    def __call__(self, *args, **options):
+    def __call__(self, *args: Any, **options: Any) -> Tensor:
         known = _arguments(type(self).call)
         if known is not None:
             unknown = [name for name in options if name not in known and name not in OF_KERAS_CALL]

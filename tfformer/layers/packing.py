@@ -8,8 +8,11 @@ attention needs rows. It splits and merges heads anyway, and that same copy also
 the padding.
 """
 
+from typing import TypeAlias
+
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import whole
 from tfformer.layers.masks import causal_mask, check_mask, padding_mask
@@ -19,7 +22,9 @@ from tfformer.layers.masks import causal_mask, check_mask, padding_mask
 MULTIPLE = 16
 
 
-def without_padding(inputs, labels, passes=1):
+def without_padding(
+    inputs: dict[str, Tensor], labels: Tensor, passes: int = 1
+) -> tuple[dict[str, Tensor], Tensor]:
     """Add the positions of the tokens to a padded training element, and keep only their labels.
 
     For `dataset.map`, on the TensorFlow backend and without XLA, because the number of tokens
@@ -251,3 +256,7 @@ class Joined:
         """[B, H, T, K] -> [B * T, D], D = H K; the inverse of `split_heads`."""
         width = x.shape[1] * ops.shape(x)[-1]
         return ops.reshape(ops.swapaxes(x, 1, 2), (-1, width))  # [B * T, D]
+
+
+# The layout of the rows of a layer's input.
+Rows: TypeAlias = Padded | Packed | Joined

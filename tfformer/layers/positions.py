@@ -1,10 +1,13 @@
 """Positions that are added to embeddings: sinusoids (section 3.5 of the paper), or a learned vector
 for each. Positions inside attention are in `tfformer.layers.relative_positions`."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
+from tfformer.annotations import Shape, Tensor
 from tfformer.layers.layer import Layer, check_whole, check_width
 
 
@@ -47,19 +50,19 @@ def frequencies_of(d_model, base=10000.0):
 class WithoutWeights(Layer):
     """Base class of positions without weights: [B, T, D] or [N, D] in, the same out."""
 
-    def __init__(self, d_model, **kwargs):
+    def __init__(self, d_model: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_whole(d_model=d_model)
         self.d_model = d_model
         self.supports_masking = True
 
-    def build(self, x_shape=None):
+    def build(self, x_shape: Shape | None = None) -> None:
         check_width(x_shape, self.d_model)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "d_model": self.d_model}
 
 
@@ -91,12 +94,12 @@ class SinusoidalPositionalEncoding(WithoutWeights):
          [ 0.91 -0.42]]
     """
 
-    def __init__(self, d_model, **kwargs):
+    def __init__(self, d_model: int, **kwargs: Any) -> None:
         super().__init__(d_model, **kwargs)
         if d_model % 2:
             raise ValueError(f"d_model must be even, got {d_model}")
 
-    def call(self, x, start=0, positions=None):
+    def call(self, x: Tensor, start: int | Tensor = 0, positions: Tensor | None = None) -> Tensor:
         check_width(x.shape, self.d_model)
         check_rank(x, positions)
         if positions is None:
@@ -135,13 +138,13 @@ class LearnedPositionalEmbedding(Layer):
         (11, 7)
     """
 
-    def __init__(self, max_positions, d_model, **kwargs):
+    def __init__(self, max_positions: int, d_model: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_whole(max_positions=max_positions, d_model=d_model)
         self.max_positions, self.d_model = max_positions, d_model
         self.supports_masking = True
 
-    def build(self, x_shape=None):
+    def build(self, x_shape: Shape | None = None) -> None:
         check_width(x_shape, self.d_model)
         self.embeddings = self.add_weight(
             name="embeddings",
@@ -149,7 +152,7 @@ class LearnedPositionalEmbedding(Layer):
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def call(self, x, start=0, positions=None):
+    def call(self, x: Tensor, start: int | Tensor = 0, positions: Tensor | None = None) -> Tensor:
         check_width(x.shape, self.d_model)
         check_rank(x, positions)
         length = x.shape[-2]
@@ -164,10 +167,10 @@ class LearnedPositionalEmbedding(Layer):
         positions = ops.minimum(positions, self.max_positions - 1)
         return x + ops.cast(ops.take(self.embeddings, positions, axis=0), x.dtype)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "max_positions": self.max_positions,

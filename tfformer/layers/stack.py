@@ -2,14 +2,18 @@
 
 import dataclasses
 import inspect
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+from tfformer.annotations import Tensor
 from tfformer.config import StackOptions
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.norm import norm_of, normed
+from tfformer.layers.packing import Rows
 from tfformer.layers.residual import Residual
+from tfformer.layers.weight_matrices import Matrix
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(StackOptions))
 REQUIRED = ("d_model", "num_heads", "d_ff")  # of a layer; a model has the paper's sizes by default
@@ -48,7 +52,7 @@ class Part(NamedTuple):
 
     name: str
     residual: str
-    make: object
+    make: Callable[..., Layer]
     reads_memory: bool = False
 
 
@@ -60,7 +64,7 @@ class Configured(Layer):
             every Keras layer. d_model, num_heads and d_ff have no default.
     """
 
-    def __init__(self, *sizes, **options):
+    def __init__(self, *sizes: Any, **options: Any) -> None:
         given = stack_options(sizes, options)
         super().__init__(**options)
         self.supports_masking = True
@@ -79,13 +83,14 @@ class Configured(Layer):
                 field.name,
                 kind,
                 default=inspect.Parameter.empty if field.name in REQUIRED else field.default,
+                annotation=field.type,
             )
             for field in dataclasses.fields(StackOptions)
         ]
         rest = [p for p in own if p.kind is inspect.Parameter.VAR_KEYWORD]
         cls.__signature__ = inspect.Signature([*first, *options, *rest])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.options.to_dict()}
 
 
@@ -102,9 +107,9 @@ class Block(Configured):
             configuration of a layer does not.)
     """
 
-    PARTS = ()
+    PARTS: tuple[Part, ...] = ()
 
-    def __init__(self, *sizes, lender=None, **options):
+    def __init__(self, *sizes: Any, lender: Any = None, **options: Any) -> None:
         super().__init__(*sizes, **options)
         for part in self.PARTS:
             layer = None if part.reads_memory else getattr(lender, part.name, None)
@@ -117,7 +122,7 @@ class Block(Configured):
             layer = Residual(self.dropout, self.norm, *known, **common)
             setattr(self, part.residual, layer)
 
-    def parts(self):
+    def parts(self) -> list[tuple[Layer, Residual]]:
         """(sub-layer, its residual connection) for each part, in order."""
         return [(getattr(self, part.name), getattr(self, part.residual)) for part in self.PARTS]
 
@@ -143,21 +148,22 @@ class Stack(Configured):
             layer it starts again from the first. Default: none.
     """
 
-    layer_class = None
+    layer_class: type[Block]
+    layers: list[Block]
 
-    def __init__(self, num_layers, *sizes, lender=None, **options):
+    def __init__(self, num_layers: int, *sizes: Any, lender: Any = None, **options: Any) -> None:
         super().__init__(*sizes, **options)
         check_whole(num_layers=num_layers)
         self.num_layers = num_layers
-        common, unique = {"dtype": self.dtype_policy}, []
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
+        unique: list[Block] = []
         for n in range(min(self.unique_layers or num_layers, num_layers)):
             other = lender.layers[n % len(lender.layers)] if lender else None
             known = {**self.options.to_dict(), "lender": other, **common}
             unique.append(self.layer_class(**known, name=f"layer_{n}"))
         self.layers = [unique[n % len(unique)] for n in range(num_layers)]
         if self.options.ends_with_norm:
-            known = self.normalization, self.epsilon
-            self.final_norm = norm_of(*known, name="final_norm", **common)
+            self.final_norm = norm_of(self.normalization, self.epsilon, name="final_norm", **common)
 
     def _build(self, x_shape, *memory_shape):
         for layer in self.layers:
@@ -166,20 +172,20 @@ class Stack(Configured):
         if self.options.ends_with_norm:
             self.final_norm.build(x_shape)
 
-    def matrices(self):
+    def matrices(self) -> Iterator[Matrix]:
         """The `Matrix` of each product, in order; a shared layer counts each time it runs."""
         for layer in self.layers:
             for part, (sublayer, _) in zip(layer.PARTS, layer.parts(), strict=True):
                 for matrix in sublayer.matrices():
                     yield matrix._replace(of_memory=matrix.of_memory and part.reads_memory)
 
-    def normed(self, x, rows=None, training=None):
+    def normed(self, x: Tensor, rows: Rows | None = None, training: bool | None = None) -> Tensor:
         """Apply the final norm, if the stack has one."""
         if not self.options.ends_with_norm:
             return x
         return normed(self.final_norm, x, rows, training)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_layers": self.num_layers}
 
 

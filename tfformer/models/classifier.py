@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.config import ClassifierConfig
 from tfformer.layers import positions
 from tfformer.layers.dropout import Dropout
@@ -55,8 +56,9 @@ class Classifier(TextEncoder):
     """
 
     configuration = ClassifierConfig
+    config: ClassifierConfig
 
-    def make_head(self, config, dtype):
+    def make_head(self, config: ClassifierConfig, dtype: keras.DTypePolicy) -> None:
         self.pooling = Pooling(config.pooling, dtype=dtype, name="pooling")
         self.pieces = self.combined = None
         if config.piece_length:
@@ -83,8 +85,8 @@ class Classifier(TextEncoder):
             self.combined = Encoder(1, **config.stack(), dtype=dtype, name="combined")
             self.piece_positions = positions.of_options(config, dtype=dtype, name="piece_positions")
 
-    def head(self):
-        pieces = [] if self.combined is None else [self.combined]
+    def head(self) -> dict[str, list[keras.layers.Layer]]:
+        pieces: list[keras.layers.Layer] = [] if self.combined is None else [self.combined]
         if isinstance(self.combined, Encoder):
             pieces.append(self.piece_positions)
         output = super().head()["output"]
@@ -92,7 +94,7 @@ class Classifier(TextEncoder):
             output.insert(0, self.pooler)
         return {**({"pieces": pieces} if pieces else {}), "output": output}
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         vector = self.embed(inputs, training)
         if self.pooler is not None:
             vector = self.pooler(vector)
@@ -101,7 +103,7 @@ class Classifier(TextEncoder):
             return logits
         return ops.stack([ops.zeros_like(logits), logits], axis=-1)  # [B, C, 2]
 
-    def embed(self, inputs, training=None):
+    def embed(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         """The vectors of texts: ids [B, S] -> [B, D].
 
         Raises:

@@ -1,7 +1,12 @@
 """The base class of all models: a Keras model that is built from a configuration."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import keras
 
+from tfformer.annotations import StrPath
+from tfformer.config import StackOptions
 from tfformer.layers.layer import KeepsFrozen
 
 
@@ -16,9 +21,12 @@ class ConfiguredModel(KeepsFrozen, keras.Model):
         ValueError: `config` is of another class.
     """
 
-    configuration = None
+    configuration: type[StackOptions]
+    config: Any  # a subclass has its own class of configuration
 
-    def __init__(self, config, frozen=(), **kwargs):
+    def __init__(
+        self, config: StackOptions | dict[str, Any], frozen: Iterable[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.frozen = tuple(frozen)
         kind = self.configuration
@@ -28,7 +36,14 @@ class ConfiguredModel(KeepsFrozen, keras.Model):
             raise ValueError(f"config must be a {kind.__name__}, got {config!r}")
         self.config = config
 
-    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **more):
+    def export(
+        self,
+        filepath: StrPath,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **more: Any,
+    ) -> None:
         """`keras.Model.export`; the default `input_signature` is the inputs of a call.
 
         It writes only the model, from ids to logits. To export a model that takes and returns text
@@ -37,10 +52,10 @@ class ConfiguredModel(KeepsFrozen, keras.Model):
         known = {"verbose": verbose, "input_signature": input_signature or [self.input_specs()]}
         return super().export(filepath, format, **known, **more)
 
-    def input_specs(self):
+    def input_specs(self) -> dict[str, keras.InputSpec]:
         """The inputs of a call as `keras.InputSpec`: a source and a target."""
         names = ("source_ids", "target_ids")
         return {name: keras.InputSpec(shape=(None, None), dtype="int32") for name in names}
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": self.config.to_dict()}

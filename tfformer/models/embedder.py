@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.config import EmbedderConfig
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.pooling import Pooling
@@ -42,14 +43,15 @@ class Embedder(TextEncoder):
     """
 
     configuration = EmbedderConfig
+    config: EmbedderConfig
 
-    def make_head(self, config, dtype):
+    def make_head(self, config: EmbedderConfig, dtype: keras.DTypePolicy) -> None:
         self.pooling = Pooling(config.pooling, dtype=dtype, name="pooling")
 
-    def head(self):
+    def head(self) -> dict[str, list[keras.layers.Layer]]:
         return {}
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         ids = self.read(self._ids_of(inputs))
         vector = self.pooling(self.states(ids, training), mask=padding_mask(ids))
         if not self.config.normalize:
@@ -58,6 +60,6 @@ class Embedder(TextEncoder):
         length = ops.sqrt(ops.sum(ops.square(vector), axis=-1, keepdims=True))
         return vector / ops.maximum(length, MINIMUM)
 
-    def embed(self, inputs, training=None):
+    def embed(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         """As a call."""
         return self(inputs, training=training)

@@ -1,8 +1,12 @@
 """The base class of the models with an encoder and a decoder."""
 
+from typing import Any
+
+import keras
 from keras import ops
 
-from tfformer.config import EOS, PAD
+from tfformer.annotations import Shape, Tensor
+from tfformer.config import EOS, PAD, TwoSidedOptions
 from tfformer.layers import positions
 from tfformer.layers.decoder import Decoder
 from tfformer.layers.dropout import Dropout
@@ -11,7 +15,7 @@ from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.norm import normed, of_embeddings
 from tfformer.layers.output import Dense
-from tfformer.layers.packing import Padded
+from tfformer.layers.packing import Padded, Rows
 from tfformer.models.configured import ConfiguredModel
 
 
@@ -26,7 +30,9 @@ class EncoderDecoder(ConfiguredModel):
         ValueError: `config` is of another class.
     """
 
-    def __init__(self, config, **kwargs):
+    config: TwoSidedOptions
+
+    def __init__(self, config: TwoSidedOptions | dict[str, Any], **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
         stack = {**config.stack(), "dtype": dtype}
@@ -60,19 +66,21 @@ class EncoderDecoder(ConfiguredModel):
         )
 
     @property
-    def output_layer(self):
+    def output_layer(self) -> type[Dense]:
         """The class of the output layer."""
         return Dense
 
-    # Whether the encoder reads the eos at the end of a source.
-    sees_eos = True
+    @property
+    def sees_eos(self) -> bool:
+        """Whether the encoder reads the eos at the end of a source."""
+        return True
 
     @property
-    def output_options(self):
+    def output_options(self) -> dict[str, Any]:
         """The arguments of the output layer except the size, by name."""
         return {"tied": self.config.ties_output}
 
-    def parts(self):
+    def parts(self) -> dict[str, list[keras.layers.Layer]]:
         """The parts of the model: lists of layers by name. Training can freeze some of them.
 
         A layer that source and target share is listed once.
@@ -89,7 +97,7 @@ class EncoderDecoder(ConfiguredModel):
             "output": [self.output_projection],
         }
 
-    def flops(self):
+    def flops(self) -> dict[str, int]:
         """Floating-point operations of the forward pass: two for each multiplication and addition.
 
         This counts only the operations whose number does not grow with the length of a sentence.
@@ -108,7 +116,7 @@ class EncoderDecoder(ConfiguredModel):
                 sizes["source_token" if matrix.of_memory else token] += 2 * rows * columns
         return sizes
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         x_shape = (None, None, self.config.d_model)
         for layer in self.parts()["embeddings"]:
             layer.build((None, None) if isinstance(layer, TokenEmbedding) else x_shape)
@@ -117,14 +125,16 @@ class EncoderDecoder(ConfiguredModel):
         self.output_projection.build(x_shape)
         self.built = True
 
-    def seen(self, source_ids):
+    def seen(self, source_ids: Tensor) -> Tensor:
         """The source ids, of any shape, as the encoder reads them. If it ignores eos, each eos
         becomes padding. Compute the padding mask of a source from this result."""
         if self.sees_eos:
             return source_ids
         return ops.where(ops.equal(source_ids, EOS), PAD, source_ids)
 
-    def encode(self, source_ids, training=None, rows=None):
+    def encode(
+        self, source_ids: Tensor, training: bool | None = None, rows: Rows | None = None
+    ) -> Tensor:
         """source_ids [B, S] -> memory [B, S, D]; [N, D] if the rows are `Packed`."""
         source_ids = self.seen(source_ids)
         rows = rows or Padded(padding_mask(source_ids))

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.config import LanguageModelConfig
 from tfformer.layers.output import Dense
 from tfformer.layers.packing import Joined
@@ -46,8 +47,9 @@ class LanguageModel(OneStack):
     """
 
     configuration = LanguageModelConfig
+    config: LanguageModelConfig
 
-    def make_head(self, config, dtype):
+    def make_head(self, config: LanguageModelConfig, dtype: keras.DTypePolicy) -> None:
         self.output_projection = Dense(
             config.vocabulary_size,
             tied=config.tie_embeddings == "all",
@@ -56,7 +58,7 @@ class LanguageModel(OneStack):
             name="output_projection",
         )
 
-    def flops(self):
+    def flops(self) -> dict[str, int]:
         """Floating-point operations of the forward pass, as `Transformer.flops`.
 
         Returns:
@@ -65,7 +67,7 @@ class LanguageModel(OneStack):
         output = 2 * self.config.d_model * self.config.vocabulary_size
         return {"token": super().flops()["token"] + output}
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         ids, texts = inputs, None
         if isinstance(inputs, dict):
             if set(inputs) != {"ids", "texts"}:

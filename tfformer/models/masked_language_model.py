@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.config import MaskedLanguageModelConfig
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.output import Dense, Transform
@@ -48,8 +49,9 @@ class MaskedLanguageModel(TextEncoder):
     """
 
     configuration = MaskedLanguageModelConfig
+    config: MaskedLanguageModelConfig
 
-    def make_head(self, config, dtype):
+    def make_head(self, config: MaskedLanguageModelConfig, dtype: keras.DTypePolicy) -> None:
         self.pooling = Pooling("mean", dtype=dtype, name="pooling")
         self.transform = None
         if config.transform:
@@ -63,11 +65,11 @@ class MaskedLanguageModel(TextEncoder):
             name="output_projection",
         )
 
-    def head(self):
+    def head(self) -> dict[str, list[keras.layers.Layer]]:
         output = super().head()["output"]
         return {"output": output if self.transform is None else [self.transform, *output]}
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         rows = asked = None
         if isinstance(inputs, dict) and set(inputs) - {"asked"} == {"ids", "texts"}:
             rows, asked, inputs = Joined(inputs["texts"]), inputs.get("asked"), inputs["ids"]
@@ -78,7 +80,7 @@ class MaskedLanguageModel(TextEncoder):
             x if self.transform is None else self.transform(x, training=training)
         )
 
-    def embed(self, inputs, training=None):
+    def embed(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         """The vectors of texts, each the mean over its tokens: ids [B, S] -> [B, D].
 
         Raises:

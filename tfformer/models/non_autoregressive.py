@@ -1,8 +1,11 @@
 """The non-autoregressive model: computes all tokens of a target at once."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from tfformer.annotations import Shape, Tensor
 from tfformer.config import MASK_PREDICT, NonAutoregressiveConfig
 from tfformer.layers.length import LengthPredictor
 from tfformer.layers.masks import padding_mask
@@ -55,11 +58,13 @@ class NonAutoregressive(EncoderDecoder):
     """
 
     configuration = NonAutoregressiveConfig
+    config: NonAutoregressiveConfig
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: NonAutoregressiveConfig | dict[str, Any], **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        self.length = self.upsampling = None
+        self.length: Any = None
+        self.upsampling: Any = None
         if config.decoding == MASK_PREDICT:
             difference = config.max_length_difference
             self.length = LengthPredictor(difference, dtype=dtype, name="length")
@@ -69,23 +74,23 @@ class NonAutoregressive(EncoderDecoder):
         self.build()
 
     @property
-    def places(self):
+    def places(self) -> int:
         """Target positions for each source token; 1 for mask-predict, which predicts the length."""
         return 1 if self.upsampling is None else self.upsampling.factor
 
-    def parts(self):
+    def parts(self) -> dict[str, list[keras.layers.Layer]]:
         parts, own = super().parts(), self.upsampling or self.length
         return {**parts, "output": [own, *parts["output"]]}
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         (self.upsampling or self.length).build((None, None, self.config.d_model))
         super().build()
 
-    def input_specs(self):
+    def input_specs(self) -> dict[str, keras.InputSpec]:
         specs = super().input_specs()
         return specs if self.length else {"source_ids": specs["source_ids"]}
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         wanted = set(self.input_specs())
         if not isinstance(inputs, dict) or set(inputs) != wanted:
             names = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
@@ -101,14 +106,20 @@ class NonAutoregressive(EncoderDecoder):
         logits = self.decode(ids["target_ids"], memory, source.mask, training)
         return ops.concatenate([self.length_logits(memory, source.mask), logits], axis=1)
 
-    def decode(self, target_ids, memory, memory_mask=None, training=None):
+    def decode(
+        self,
+        target_ids: Tensor,
+        memory: Tensor,
+        memory_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         """Mask-predict: target_ids [B, T], with bos at the tokens to predict, and memory [B, S, D]
         -> logits [B, T, V]."""
         rows = Padded(padding_mask(target_ids))
         x = self._target(target_ids, rows, training)
         return self._written(x, memory, rows, Padded(memory_mask), training)
 
-    def length_logits(self, memory, memory_mask=None):
+    def length_logits(self, memory: Tensor, memory_mask: Tensor | None = None) -> Tensor:
         """Mask-predict: logits of the target's length, [B, 1, V]; see `NonAutoregressive`."""
         logits = self.length(memory, mask=memory_mask)
         others = self.config.target_vocabulary_size - 1 - self.config.num_lengths

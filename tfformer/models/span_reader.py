@@ -3,10 +3,12 @@
 import keras
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.config import BOS, EOS, PAD, SpanConfig
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.embedding import TokenTypes
 from tfformer.layers.output import Dense
+from tfformer.layers.packing import Rows
 from tfformer.models.text_encoder import TextEncoder
 
 IMPOSSIBLE = -1e9  # the logit of a position outside the text; its softmax is 0
@@ -44,28 +46,29 @@ class SpanReader(TextEncoder):
     """
 
     configuration = SpanConfig
+    config: SpanConfig
 
-    def make_head(self, config, dtype):
+    def make_head(self, config: SpanConfig, dtype: keras.DTypePolicy) -> None:
         self.token_types = None
         if config.token_types:
             self.token_types = TokenTypes(2, config.d_model, dtype=dtype, name="token_types")
         self.head_dropout = Dropout(config.dropout, dtype=dtype)
         self.output_projection = Dense(2, use_bias=True, dtype=dtype, name="output_projection")
 
-    def head(self):
+    def head(self) -> dict[str, list[keras.layers.Layer]]:
         types = [] if self.token_types is None else [self.token_types]
         return {**({"types": types} if types else {}), **super().head()}
 
-    def read(self, ids):
+    def read(self, ids: Tensor) -> Tensor:
         """The ids that the encoder reads, with a bos in front or another eos before the text."""
         return with_separators(ids, self.config.add_bos, self.config.separators)
 
-    def typed(self, x, ids, rows):
+    def typed(self, x: Tensor, ids: Tensor, rows: Rows) -> Tensor:
         if self.token_types is None:
             return x
         return self.token_types(x, rows.pack(types_of(ids)))
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         ids = self._ids_of(inputs)
         states = self.states(self.read(ids), training)
         if self.config.added:

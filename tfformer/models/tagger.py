@@ -2,6 +2,7 @@
 
 import keras
 
+from tfformer.annotations import Tensor
 from tfformer.config import TaggerConfig
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.output import Dense
@@ -38,13 +39,14 @@ class Tagger(TextEncoder):
     """
 
     configuration = TaggerConfig
+    config: TaggerConfig
 
-    def make_head(self, config, dtype):
+    def make_head(self, config: TaggerConfig, dtype: keras.DTypePolicy) -> None:
         self.head_dropout = Dropout(config.dropout, dtype=dtype)
         self.output_projection = Dense(
             config.num_labels, use_bias=True, dtype=dtype, name="output_projection"
         )
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         states = self.token_states(self._ids_of(inputs), training)
         return self.output_projection(self.head_dropout(states, training=training))

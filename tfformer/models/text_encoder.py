@@ -2,7 +2,8 @@
 
 from keras import ops
 
-from tfformer.config import BOS
+from tfformer.annotations import Tensor
+from tfformer.config import BOS, TextEncoderOptions
 from tfformer.models.one_stack import OneStack
 
 
@@ -13,13 +14,15 @@ class TextEncoder(OneStack):
     makes its head in `make_head` and sets `configuration`, the class of its `config`.
     """
 
-    def read(self, ids):
+    config: TextEncoderOptions
+
+    def read(self, ids: Tensor) -> Tensor:
         """The ids that the encoder reads: [B, S] -> [B, S], or [B, 1 + S] with a bos in front."""
         if not self.config.added:
             return ids
         return ops.concatenate([ops.full_like(ids[:, :1], BOS), ids], axis=1)
 
-    def token_states(self, ids, training=None):
+    def token_states(self, ids: Tensor, training: bool | None = None) -> Tensor:
         """ids [B, S] -> a state of each of them, [B, S, D], without those of added tokens."""
         return self.states(self.read(ids), training)[:, self.config.added :]
 

@@ -1,13 +1,17 @@
 """The Transformer: from source ids and target ids to logits of the next target token."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
+from tfformer.annotations import Tensor
 from tfformer.config import TransformerConfig
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.norm import normed
-from tfformer.layers.output import Dense, PointerGenerator
-from tfformer.layers.packing import Packed, Padded
+from tfformer.layers.output import Dense, Mixture, PointerGenerator
+from tfformer.layers.packing import Packed, Padded, Rows
 from tfformer.models.encoder_decoder import EncoderDecoder
 
 
@@ -48,29 +52,32 @@ class Transformer(EncoderDecoder):
     """
 
     configuration = TransformerConfig
+    config: TransformerConfig
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: TransformerConfig | dict[str, Any], **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         # The configuration contains all sizes, so the weights can exist from the start.
         self.build()
 
     @property
-    def output_layer(self):
+    def output_layer(self) -> type[Dense]:
         return PointerGenerator if self.config.copy else Dense
 
     @property
-    def sees_eos(self):
+    def sees_eos(self) -> bool:
         return self.config.source_eos
 
     @property
-    def output_options(self):
+    def output_options(self) -> dict[str, Any]:
         return {**super().output_options, "use_bias": self.config.output_bias}
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         x, memory, target, source, source_ids = self._read(inputs, training)
         return self._decoded(x, memory, training, target, source, source_ids)
 
-    def with_attention(self, inputs, training=None):
+    def with_attention(
+        self, inputs: dict[str, Tensor], training: bool | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
         """The output of a call, and for each decoder layer its cross-attention weights, float32
         [B, H, T, S]. For a loss that depends on attention."""
         x, memory, target, source, source_ids = self._read(inputs, training)
@@ -117,14 +124,14 @@ class Transformer(EncoderDecoder):
 
     def decode(
         self,
-        target_ids,
-        memory,
-        memory_mask=None,
-        training=None,
-        rows=None,
-        memory_rows=None,
-        source_ids=None,
-    ):
+        target_ids: Tensor,
+        memory: Tensor,
+        memory_mask: Tensor | None = None,
+        training: bool | None = None,
+        rows: Rows | None = None,
+        memory_rows: Rows | None = None,
+        source_ids: Tensor | None = None,
+    ) -> Tensor:
         """target_ids [B, T] and memory [B, S, D] -> logits [B, T, V], all positions at once.
 
         If the rows of both are `Packed`, memory is [N, D] and the logits are [M, V]. A model that
@@ -159,7 +166,15 @@ class Transformer(EncoderDecoder):
         `Packed` rows."""
         return rows.merge_heads(ops.mean(attention[-1], axis=1, keepdims=True))
 
-    def decode_step(self, ids, position, projected_memory, memory_mask, cache, source_ids=None):
+    def decode_step(
+        self,
+        ids: Tensor,
+        position: int | Tensor,
+        projected_memory: Sequence[tuple[Tensor, Tensor]],
+        memory_mask: Tensor | None,
+        cache: Sequence[tuple[Tensor, Tensor]],
+        source_ids: Tensor | None = None,
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         """Decode one position of W targets for each sentence, with a cache of earlier positions.
 
         Args:
@@ -189,7 +204,9 @@ class Transformer(EncoderDecoder):
             return self.logits(x), cache
         return self.logits(x, attention, self._given(source_ids)[:, None]), cache
 
-    def logits(self, x, attention=None, source_ids=None):
+    def logits(
+        self, x: Tensor, attention: Tensor | None = None, source_ids: Tensor | None = None
+    ) -> Tensor:
         """The output layer: [..., D] -> [..., V].
 
         A layer that copies also needs the attention weights of each row, float32 [..., S], and the
@@ -209,14 +226,14 @@ class Transformer(EncoderDecoder):
             raise ValueError("source_ids must be given to a model with copy=True, got None")
         return ops.convert_to_tensor(source_ids)
 
-    def cross_attention_weights(self, inputs):
+    def cross_attention_weights(self, inputs: dict[str, Tensor]) -> Tensor:
         """The cross-attention weights of the decoder, for plots: float32 [N, B, H, T, S].
 
         Row t belongs to the prediction of the token after target_ids[:, t].
         """
         return ops.stack(self.with_attention(inputs)[1])
 
-    def mixture(self, inputs):
+    def mixture(self, inputs: dict[str, Tensor]) -> Mixture:
         """The parts that a model with `copy` mixes at each position, for plots: a `Mixture` [B, T].
 
         Position t belongs to the prediction of the token after target_ids[:, t]. Its attention is

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import EOS, PAD
 from tfformer.config.search_options import OPTIONS, takes_second_names
 from tfformer.search import hypotheses
 from tfformer.search.hypotheses import (
     IMPOSSIBLE,
     Hypotheses,
+    SearchResult,
     check,
     check_rules,
     limits,
@@ -29,6 +31,7 @@ from tfformer.search.rules import (
     may_be_found,
     penalise_repetition,
 )
+from tfformer.search.step import State, StepFunction
 
 # What `keep` can name, and the names of these values in the history.
 KEPT = {
@@ -40,27 +43,27 @@ KEPT = {
 
 @takes_second_names
 def beam_search(
-    step,
-    state,
-    batch_size,
-    max_length,
-    beam_width=4,
-    length_penalty=0.6,
-    length_penalty_form="gnmt",
-    num_results=None,
-    prefix=None,
-    skip=None,
+    step: StepFunction,
+    state: State,
+    batch_size: int | Tensor,
+    max_length: int | Tensor,
+    beam_width: int | Tensor = 4,
+    length_penalty: float | Tensor = 0.6,
+    length_penalty_form: str = "gnmt",
+    num_results: int | None = None,
+    prefix: Tensor | None = None,
+    skip: Tensor | None = None,
     *,
-    min_length=0,
-    coverage_penalty=None,
-    repetition_penalty=None,
-    no_repeat_ngram=None,
-    source_mask=None,
-    keep=(),
-    xla=False,
-    prompt=None,
-    ends=(),
-):
+    min_length: int | Tensor = 0,
+    coverage_penalty: float | Tensor | None = None,
+    repetition_penalty: float | Tensor | None = None,
+    no_repeat_ngram: int | Tensor | None = None,
+    source_mask: Tensor | None = None,
+    keep: Sequence[str] = (),
+    xla: bool = False,
+    prompt: Tensor | None = None,
+    ends: Sequence[int | Tensor] = (),
+) -> SearchResult:
     """Extends the W best hypotheses of each sentence, one token at a time.
 
     A finished hypothesis keeps its beam but does not grow. A sentence is settled when its

@@ -2,26 +2,27 @@
 
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import BOS, EOS, PAD
 from tfformer.config.search_options import OPTIONS, takes_second_names
 from tfformer.search import hypotheses
 from tfformer.search.hypotheses import SearchResult, check, prompt_ids
 from tfformer.search.rules import allowed_log_probs
-from tfformer.search.step import State
+from tfformer.search.step import State, StepFunction
 
 
 @takes_second_names
 def exhaustive_search(
-    step,
-    state,
-    batch_size,
-    max_length,
-    length_penalty=0.6,
-    length_penalty_form="gnmt",
-    num_results=1,
+    step: StepFunction,
+    state: State,
+    batch_size: int,
+    max_length: int,
+    length_penalty: float = 0.6,
+    length_penalty_form: str = "gnmt",
+    num_results: int = 1,
     *,
-    prompt=None,
-):
+    prompt: Tensor | None = None,
+) -> SearchResult:
     """Score every possible sequence, which beam search approximates. For tiny vocabularies.
 
     Args:
@@ -85,8 +86,10 @@ def exhaustive_search(
         prefixes = tf.concat([tf.repeat(prefixes, len(others), axis=1), token], axis=-1)
         prefixes = tf.ensure_shape(prefixes, [None, count * len(others), None])
         state, known = _branch(state, len(others)), tf.repeat(known, len(others), axis=0)
-    found = (tf.concat(leaf, axis=1) for leaf in (found_ids, found_log_probs, found_lengths))
-    return _best(*found, num_results, length_penalty, length_penalty_form)
+    kept = (found_ids, found_log_probs, found_lengths)
+    token_ids, log_probs, lengths = (tf.concat(leaf, axis=1) for leaf in kept)
+    known = num_results, length_penalty, length_penalty_form
+    return _best(token_ids, log_probs, lengths, *known)
 
 
 def _best(token_ids, log_probs, lengths, count, alpha, form):

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import PAD
 from tfformer.search.hypotheses import (
     Hypotheses,
+    SearchResult,
     check,
     check_rules,
     limits,
@@ -17,26 +19,27 @@ from tfformer.search.hypotheses import (
 )
 from tfformer.search.loop import search_in_blocks
 from tfformer.search.rules import allowed_log_probs, ban_ngrams, is_end, penalise_repetition
+from tfformer.search.step import State, StepFunction
 
 # The maximum number of newest tokens that `stop` receives.
 RECENT = 32
 
 
 def greedy_search(
-    step,
-    state,
-    batch_size,
-    max_length,
-    skip=None,
+    step: StepFunction,
+    state: State,
+    batch_size: int | Tensor,
+    max_length: int | Tensor,
+    skip: Tensor | None = None,
     *,
-    min_length=0,
-    prompt=None,
-    repetition_penalty=None,
-    no_repeat_ngram=None,
-    stop=None,
-    force_eos=True,
-    ends=(),
-):
+    min_length: int | Tensor = 0,
+    prompt: Tensor | None = None,
+    repetition_penalty: float | Tensor | None = None,
+    no_repeat_ngram: int | Tensor | None = None,
+    stop: Callable[[Tensor], Tensor] | None = None,
+    force_eos: bool = True,
+    ends: Sequence[int | Tensor] = (),
+) -> SearchResult:
     """Takes the most probable token at each step.
 
     Args:

@@ -1,31 +1,35 @@
 """Sampling: draws one sequence from the model, token by token."""
 
+from collections.abc import Callable, Sequence
+
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.search.greedy import Rules, search_one
-from tfformer.search.hypotheses import IMPOSSIBLE, check, check_number
+from tfformer.search.hypotheses import IMPOSSIBLE, SearchResult, check, check_number
 from tfformer.search.rules import likeliest
+from tfformer.search.step import State, StepFunction
 
 
 def sample_search(
-    step,
-    state,
-    batch_size,
-    max_length,
-    seed,
-    temperature=1.0,
-    top_k=0,
-    top_p=1.0,
-    skip=None,
+    step: StepFunction,
+    state: State,
+    batch_size: int | Tensor,
+    max_length: int | Tensor,
+    seed: int | Tensor,
+    temperature: float | Tensor = 1.0,
+    top_k: int | Tensor = 0,
+    top_p: float | Tensor = 1.0,
+    skip: Tensor | None = None,
     *,
-    min_length=0,
-    prompt=None,
-    repetition_penalty=None,
-    no_repeat_ngram=None,
-    stop=None,
-    force_eos=True,
-    ends=(),
-):
+    min_length: int | Tensor = 0,
+    prompt: Tensor | None = None,
+    repetition_penalty: float | Tensor | None = None,
+    no_repeat_ngram: int | Tensor | None = None,
+    stop: Callable[[Tensor], Tensor] | None = None,
+    force_eos: bool = True,
+    ends: Sequence[int | Tensor] = (),
+) -> SearchResult:
     """One sequence drawn from P(y | x)^(1 / temperature), restricted to the most probable tokens.
 
     Each step keeps only the `top_k` most probable tokens (Fan et al. 2018), and of those the

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.search.hypotheses import IMPOSSIBLE
 
@@ -33,7 +34,7 @@ class SpecialIds(NamedTuple):
     bos: int | None = BOS
     eos: int = EOS
 
-    def check(self):
+    def check(self) -> None:
         """Refuses invalid ids.
 
         Raises:
@@ -46,7 +47,7 @@ class SpecialIds(NamedTuple):
                 raise ValueError(f"{name} of special_ids must be an id, at least 0, got {value!r}")
 
     @property
-    def padding(self):
+    def padding(self) -> int | None:
         """The id that means only padding, or None."""
         return None if self.pad in (self.unk, self.bos, self.eos) else self.pad
 
@@ -60,7 +61,7 @@ class SpecialIds(NamedTuple):
     def _renumbers(self):
         return self != SpecialIds()
 
-    def to_search(self, ids):
+    def to_search(self, ids: Tensor) -> Tensor:
         """Convert ids of the model to ids of a search: int32, of the same shape."""
         if not self._renumbers:
             return ids
@@ -69,7 +70,7 @@ class SpecialIds(NamedTuple):
             renumbered = tf.where(ids == own, ours, renumbered)
         return renumbered
 
-    def to_model(self, ids):
+    def to_model(self, ids: Tensor) -> Tensor:
         """Convert ids of a search to ids of the model: int32, of the same shape. eos replaces a
         special id that the model does not have."""
         if not self._renumbers:
@@ -77,7 +78,7 @@ class SpecialIds(NamedTuple):
         own = tf.constant([self.eos if own is None else own for own in self])
         return tf.where(ids < len(self), tf.gather(own, tf.minimum(ids, 3)), ids - len(self))
 
-    def logits_to_search(self, logits):
+    def logits_to_search(self, logits: Tensor) -> Tensor:
         """Reorder logits [N, V] of the model's ids to [N, 4 + V] of a search's ids, each id once.
 
         Raises:

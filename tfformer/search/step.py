@@ -4,9 +4,12 @@ A search can run over a model, an ensemble or a table of numbers. It only needs 
 sentences before the first step, and a step function. `tfformer.search` describes each tensor.
 """
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import tensorflow as tf
+
+from tfformer.annotations import Tensor
 
 
 class State(NamedTuple):
@@ -46,20 +49,24 @@ class StepResult(NamedTuple):
     attention: tf.Tensor | None = None
 
 
+# A function of ids, position, visible and state, see `tfformer.search`.
+StepFunction: TypeAlias = Callable[[Tensor, Tensor, Tensor, State], StepResult]
+
+
 class Searchable(Protocol):
     """A model that can be searched. A search takes `step` and the result of `start`, so a test can
     replace them by two functions."""
 
-    def start(self, source_ids, width) -> State:
+    def start(self, source_ids: Tensor, width: int | Tensor) -> State:
         """The state of the sentences, source_ids [B, S], before the first step of W beams."""
 
-    def prefill(self, prompt, width, state) -> State:
+    def prefill(self, prompt: Tensor, width: int | Tensor, state: State | None) -> State:
         """The state after a prompt, int32 [B, P], padded with 0 on the left. It has P positions and
         contains all tokens but the last, in the first of W beams."""
 
-    def step(self, ids, position, visible, state) -> StepResult:
+    def step(self, ids: Tensor, position: Tensor, visible: Tensor, state: State) -> StepResult:
         """Run one position of W hypotheses for each sentence, ids [B, W]."""
 
-    def vocabulary_ids(self, ids):
+    def vocabulary_ids(self, ids: Tensor) -> Tensor:
         """Convert ids from a search to ids of the vocabulary; without a change if they are the
         same."""

@@ -70,9 +70,10 @@ class Generation(FromSource):
         kept: the values of each token that a beam search keeps for requests of all hypotheses.
     """
 
-    asked, kept = ASKED, ("token_log_probs", "alignment")
+    asked = ASKED
+    kept: tuple[str, ...] = ("token_log_probs", "alignment")
     # Makes a forward pass from inference layers and weights.
-    forward = Inference
+    forward: type = Inference
 
     def __init__(
         self,

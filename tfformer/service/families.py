@@ -1,5 +1,7 @@
 """The service class for each family of `tfformer.models.FAMILIES`, by the same names."""
 
+from typing import Any
+
 from tfformer.models import (
     CLASSIFIER,
     EMBEDDER,
@@ -21,7 +23,7 @@ from tfformer.service.text_generator import TextGenerator
 from tfformer.service.text_tagger import TextTagger
 from tfformer.service.translator import Translator
 
-SERVICES = {
+SERVICES: dict[str, Any] = {
     ENCODER_DECODER: Translator,
     LANGUAGE_MODEL: TextGenerator,
     NON_AUTOREGRESSIVE: ParallelTranslator,

@@ -1,5 +1,8 @@
 """Serves a masked language model: fills the gaps of a text, and computes the vector of a text."""
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD, UNK
@@ -9,6 +12,7 @@ from tfformer.service.encoder_decoder_signatures import encode_texts
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import EmbeddingService, embed, warmup
 from tfformer.text.gaps import gaps_of
+from tfformer.text.tokenizer import Tokenizer
 from tfformer.text.vocabularies import FILLING
 
 
@@ -45,14 +49,14 @@ class GapFiller(EmbeddingService):
 
     def __init__(
         self,
-        model,
-        tokenizer,
+        model: MaskedLanguageModel,
+        tokenizer: Tokenizer,
         *,
-        mask="[MASK]",
-        max_source_length=256,
-        max_batch_size=256,
-        dtype=None,
-    ):
+        mask: str = "[MASK]",
+        max_source_length: int = 256,
+        max_batch_size: int = 256,
+        dtype: str | None = None,
+    ) -> None:
         if not isinstance(mask, str) or not mask.strip():
             raise ValueError(f"mask must be a string that shows something, got {mask!r}")
         self.mask = mask
@@ -64,7 +68,7 @@ class GapFiller(EmbeddingService):
             raise ValueError("tokenizer must be one for both sides, got two")
         self.gaps = gaps_of(tokenizer.source, self.mask)
 
-    def signatures_by(self, forward):
+    def signatures_by(self, forward: Callable[[], Any]) -> list[Signature]:
         names = ("serving_default", "fill")
         return [*(fill(self, forward, name) for name in names), embed(self, forward)]
 

@@ -2,14 +2,18 @@
 
 import abc
 import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, SAMPLING
 from tfformer.service.language_model_signatures import beam_search, generate, score, serving_default
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.service.service import Page, Searching
+from tfformer.service.signature import Signature
 
 BATCH_SEED = 1_000_003  # between the seeds of two batches
 # In the order of the list on a model's page.
@@ -62,10 +66,12 @@ class Generating(Searching):
         """Make the `Writing` with the inference layers and weights of `fused()`."""
 
     @abc.abstractmethod
-    def logits(self, ids):
+    def logits(self, ids: Tensor) -> Tensor:
         """Run the whole model without a cache: ids [N, T], bos first -> logits [N, T, V]."""
 
-    def generate(self, prompts, batch_size=None, **options):
+    def generate(
+        self, prompts: Iterable[str], batch_size: int | None = None, **options: Any
+    ) -> list[str]:
         """Continue texts, in order.
 
         Args:
@@ -103,15 +109,19 @@ class Generating(Searching):
 
         return self.in_batches(prompts, batch_size, write)
 
-    def answer(self, texts, batch_size=None, greedy=False):
+    def answer(
+        self, texts: Iterable[str], batch_size: int | None = None, greedy: bool = False
+    ) -> list[str]:
         """The output of `serving_default` for any number of texts; with `greedy`, greedy search."""
         return self.generate(texts, batch_size, **({"top_k": 1} if greedy else {}))
 
-    def served(self, fused, shortlist):
+    def served(
+        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
+    ) -> dict[str, Signature]:
         made = [make(self._writing(fused)) for make in SIGNATURES]
         return {signature.name: signature for signature in made}
 
-    def limits(self):
+    def limits(self) -> dict[str, int]:
         return {
             "max_batch_size": self.max_batch_size,
             "max_source_length": self.max_source_length,
@@ -120,7 +130,7 @@ class Generating(Searching):
             "largest_request_bytes": self.largest_request(),
         }
 
-    def page(self):
+    def page(self) -> Page:
         limits = self.limits()
         largest = limits["largest_request_bytes"] / 2**20
         return Page(
@@ -139,6 +149,6 @@ class Generating(Searching):
             costs=self.costs(),
         )
 
-    def costs(self):
+    def costs(self) -> dict[str, str]:
         """The cost of a token, for `Page`."""
         return {"FLOPs of a token and beam": f"{self.flops()['token'] / 1e6:.1f} M"}

@@ -5,6 +5,7 @@ import functools
 
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import EOS
 from tfformer.inference.first_token import FirstToken
 from tfformer.service.checks import after
@@ -23,7 +24,7 @@ class InLanguages(Limited):
             Default: those of the default languages.
     """
 
-    codes = {}
+    codes: dict[str, Tensor] = {}
 
     def graph(self, name, inputs, answer, options=None, sides=("source", "target")):
         """A `tf.function`, as `graph_with_options`, with the inputs for languages.

@@ -1,7 +1,11 @@
 """Translates text by a model that predicts all tokens of a translation at once."""
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import CTC, EOS, MASK_PREDICT, whole
 from tfformer.config.search_options import PARALLEL
 from tfformer.inference.fuse import fuse
@@ -16,8 +20,10 @@ from tfformer.service.document import translate_document
 from tfformer.service.encoder_decoder_signatures import FromSource
 from tfformer.service.limits import Limits
 from tfformer.service.service import checked_dtype
+from tfformer.service.signature import Signature
 from tfformer.service.translation import serving_default
 from tfformer.service.translator import Translating, Translator
+from tfformer.text.tokenizer import Tokenizer
 
 # In the order of the list on a model's page.
 SIGNATURES = (serving_default, translate_document)
@@ -110,19 +116,21 @@ class ParallelTranslator(Translating):
     LARGEST = "memory of the largest request"
     COSTS = "FLOPs of a source token; of a target token and pass"
 
+    model: NonAutoregressive
+
     def __init__(
         self,
-        model,
-        tokenizer,
+        model: NonAutoregressive,
+        tokenizer: Tokenizer,
         *,
-        passes=4,
-        lengths=3,
-        max_source_length=256,
-        max_target_length=256,
-        max_batch_size=256,
-        dtype=None,
-        rerank=None,
-    ):
+        passes: int = 4,
+        lengths: int = 3,
+        max_source_length: int = 256,
+        max_target_length: int = 256,
+        max_batch_size: int = 256,
+        dtype: str | None = None,
+        rerank: Translator | None = None,
+    ) -> None:
         check_sides(model, tokenizer, NonAutoregressive)
         self.dtype = checked_dtype(dtype)
         given = {"passes": passes, "lengths": lengths}
@@ -146,7 +154,7 @@ class ParallelTranslator(Translating):
         self.max_batch_size = max_batch_size
         self.make_signatures()
 
-    def fused(self, dtype=None):
+    def fused(self, dtype: str | None = None) -> tuple[Any, ...]:
         """The inference layers of the model, and its current weights."""
         places = max(self.max_source_length * self.model.places, self.max_target_length)
         own = self.fused_for(places, dtype)
@@ -155,7 +163,9 @@ class ParallelTranslator(Translating):
         other = fuse(self.rerank.model, places, dtype or self.dtype)
         return tuple(zip(own, other, strict=True))
 
-    def translate(self, texts, batch_size=None, greedy=False):
+    def translate(
+        self, texts: Iterable[str], batch_size: int | None = None, greedy: bool = False
+    ) -> list[str]:
         """Translate any number of texts, in order.
 
         Args:
@@ -176,20 +186,22 @@ class ParallelTranslator(Translating):
 
     answer = translate
 
-    def search_facts(self, greedy=False):
+    def search_facts(self, greedy: bool = False) -> dict[str, str | float]:
         """A description of the decoding, for a table of scores."""
         words = [self.model.config.decoding]
         if self.model.config.decoding == MASK_PREDICT:
             words += [f"{name} {number}" for name, number in self.options.items()]
         return {"search": ", ".join(words)}
 
-    def served(self, fused, shortlist):
+    def served(
+        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
+    ) -> dict[str, Signature]:
         limits = Limits(self.max_source_length, self.max_target_length, self.max_batch_size)
         known = self.model.config, fused, self.tokenizer, self.options, limits, self.rerank
         made = [make(ParallelGeneration(*known)) for make in SIGNATURES]
         return {signature.name: signature for signature in made}
 
-    def largest_request(self):
+    def largest_request(self) -> int:
         """The maximum memory of a request in bytes, without the weights."""
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         if config.decoding == MASK_PREDICT:

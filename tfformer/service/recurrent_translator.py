@@ -1,5 +1,7 @@
 """Serves a recurrent model in Python, by the searches of a `Translator`. It is not exported."""
 
+from typing import Any
+
 from tfformer.inference.recurrent import RecurrentInference
 from tfformer.models.recurrent import Recurrent
 from tfformer.service.encoder_decoder_signatures import Generation
@@ -32,6 +34,7 @@ class RecurrentTranslator(Translator):
     """
 
     ABOUT = "Text in, text out, by beam search: a recurrent encoder-decoder"
+    model: Any  # a `Recurrent`
     KIND, GENERATION = Recurrent, RecurrentGeneration
     not_exported = "a recurrent model is not exported, it is here to be compared with others"
 

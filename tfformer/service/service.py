@@ -2,14 +2,20 @@
 
 import abc
 import inspect
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from tfformer.annotations import StrPath, Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, first_names
 from tfformer.inference.fuse import fuse
 from tfformer.service.limits import USUAL_WIDTH
+from tfformer.service.signature import Signature
+from tfformer.shortlist import Shortlist
+from tfformer.text.tokenizer import Tokenizer
 
 
 class Page(NamedTuple):
@@ -23,10 +29,10 @@ class Page(NamedTuple):
     """
 
     about: str
-    asked: list
+    asked: list[str]
     inputs: str
-    limits: dict
-    costs: dict
+    limits: dict[str, str]
+    costs: dict[str, str]
     command: str = "export RUN DIRECTORY"
 
 
@@ -49,14 +55,25 @@ class Service(abc.ABC):
         functions: {name: `tf.function`}; each maps tensors to a dict of tensors.
     """
 
-    max_target_length, shortlist, xla = 0, None, False
+    model: Any  # a subclass has its own class of model
+    tokenizer: Tokenizer
+    dtype: str | None
+    max_batch_size: int
+    max_source_length: int
+    max_target_length = 0
+    shortlist: Shortlist | None = None
+    xla = False
+    signatures: dict[str, Signature]
+    functions: dict[str, tf.types.experimental.PolymorphicFunction]
     # The reason why the service cannot be exported; empty if it can.
     not_exported = ""
     # The output of `serving_default` that a command prints, string [B].
     output = ""
 
     @abc.abstractmethod
-    def served(self, fused, shortlist):
+    def served(
+        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
+    ) -> dict[str, Signature]:
         """{name: `Signature`}, the signatures of the service.
 
         Args:
@@ -65,53 +82,63 @@ class Service(abc.ABC):
         """
 
     @abc.abstractmethod
-    def answer(self, texts, batch_size=None, greedy=False):
+    def answer(
+        self, texts: Iterable[str], batch_size: int | None = None, greedy: bool = False
+    ) -> list[str]:
         """The `output` of `serving_default` for any number of texts: a list of strings. `greedy`:
         if tokens are searched, take the most probable one at each step."""
 
-    def flops(self):
+    def flops(self) -> dict[str, int]:
         """The cost of a token: {name: operations}, for a report."""
         return self.model.flops()
 
     @abc.abstractmethod
-    def limits(self):
+    def limits(self) -> dict[str, int]:
         """The limits of a request: {"max_batch_size": rows, ...}, numbers for a report."""
 
     @abc.abstractmethod
-    def page(self):
+    def largest_request(self) -> int:
+        """The maximum memory of a request in bytes, without the weights."""
+
+    @abc.abstractmethod
+    def page(self) -> Page:
         """The `Page` of an export."""
 
-    def choose_form(self):
+    def choose_form(self) -> None:
         """Set `low_latency`: the form of a SavedModel that is fastest without flags of threads."""
         self.low_latency = False  # most families have one form
 
     @classmethod
-    def unknown(cls, options):
+    def unknown(cls, options: Mapping[str, Any]) -> list[str]:
         """The names, first or second ones, that are not arguments of the class."""
         return sorted(set(first_names(options)) - set(inspect.signature(cls).parameters))
 
     @staticmethod
-    def merged(kept, given):
+    def merged(kept: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a run, replaced by those in `given`; under their first names."""
         return {**first_names(kept), **first_names(given)}
 
-    def make_signatures(self):
+    def make_signatures(self) -> None:
         """Sets `signatures` and `functions`. They read the variables of the model, which may still
         be in training."""
         self._constants = self.arrays(tf.constant)
         self.signatures = self.served(self.fused, self._constants)
         self.functions = {name: one.function for name, one in self.signatures.items()}
 
-    def fused(self, dtype=None, few_rows=False):
-        """The inference layers of the model, and its current weights; `few_rows`: see `fuse`."""
+    def fused(self, dtype: str | None = None) -> tuple[Any, ...]:
+        """The inference layers of the model, and its current weights."""
         positions = max(self.max_source_length, self.max_target_length)
-        return self.fused_for(positions, dtype, few_rows)
+        return self.fused_for(positions, dtype)
 
-    def fused_for(self, positions, dtype=None, few_rows=False):
-        """As `fused`, with tables of `positions` positions."""
+    def fused_for(
+        self, positions: int, dtype: str | None = None, few_rows: bool = False
+    ) -> tuple[Any, ...]:
+        """As `fused`, with tables of `positions` positions; `few_rows`: see `fuse`."""
         return fuse(self.model, positions, dtype or self.dtype, few_rows)
 
-    def in_batches(self, texts, batch_size, function):
+    def in_batches(
+        self, texts: Iterable[str], batch_size: int | None, function: Callable[[Tensor], Tensor]
+    ) -> list[str]:
         """Apply a function to any number of texts, in order: a list of strings.
 
         Args:
@@ -130,26 +157,26 @@ class Service(abc.ABC):
             batch_size = min(32, self.max_batch_size)
         if not 1 <= whole("batch_size", batch_size, minimum=0) <= self.max_batch_size:
             raise ValueError(f"batch_size must be in [1, {self.max_batch_size}], got {batch_size}")
-        texts = list(texts) if hasattr(texts, "__iter__") else [texts]
-        for text in texts:
+        rows: list[Any] = list(texts) if hasattr(texts, "__iter__") else [texts]
+        for text in rows:
             if not isinstance(text, (str, bytes)):
                 raise ValueError(f"texts must be a list of strings, got {text!r} among them")
         # Texts of similar length together: less padding, and fewer idle steps.
-        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
-        answers = [""] * len(texts)
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
+        answers = [""] * len(rows)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            found = function(tf.constant([texts[n] for n in chosen])).numpy()
+            found = function(tf.constant([rows[n] for n in chosen])).numpy()
             for n, answer in zip(chosen, found, strict=True):
                 answers[n] = answer.decode()
         return answers
 
-    def arrays(self, made):
+    def arrays(self, made: Callable[[np.ndarray], Any]) -> list[Any]:
         """The arrays of the shortlist, each converted by `made`; none without a shortlist."""
         short = self.shortlist
         return [] if short is None else [made(short.candidates), made(short.always)]
 
-    def save(self, directory, signatures=None):
+    def save(self, directory: StrPath, signatures: Sequence[str] | None = None) -> None:
         """Writes a SavedModel into `directory`, which must not exist yet.
 
         The exported root is a plain `tf.Module` over raw `tf.Variable`s. Keras makes a second copy
@@ -178,7 +205,7 @@ class Service(abc.ABC):
         chosen = {name: served[name].function for name in signatures or served}
         tf.saved_model.save(root, directory, signatures=chosen)
 
-    def saved(self, root):
+    def saved(self, root: tf.Module) -> dict[str, Signature]:
         """The signatures to write; `root`, a `tf.Module`, receives their variables."""
 
         def variable(value):
@@ -207,7 +234,9 @@ class Searching(Service):
         options: {name: number} of the searches.
     """
 
-    def largest_request(self):
+    options: dict[str, Any]
+
+    def largest_request(self) -> int:
         """The maximum memory of a request in bytes, without the weights.
 
         It is the larger of two extremes: the maximum number of rows, or the maximum beam width.
@@ -221,6 +250,6 @@ class Searching(Service):
         )
 
     @abc.abstractmethod
-    def request_bytes(self, rows, width):
+    def request_bytes(self, rows: int, width: int) -> int:
         """The maximum memory of a request of `rows` rows and `width` beams, in bytes, without the
         weights."""

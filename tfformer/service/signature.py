@@ -23,17 +23,17 @@ class Signature:
     """
 
     name: str
-    function: Callable
+    function: tf.types.experimental.PolymorphicFunction
     examples: Callable
     warmup: Callable | None = None
 
     @property
-    def inputs(self):
+    def inputs(self) -> dict[str, tf.TensorSpec]:
         """{name: `tf.TensorSpec`}"""
         return {spec.name: spec for spec in self.function.input_signature}
 
     @property
-    def is_batchable(self):
+    def is_batchable(self) -> bool:
         """Whether a server can batch its requests: every input is a string [B]."""
         specs = self.function.input_signature
         return all(spec.dtype == "string" and spec.shape.rank == 1 for spec in specs)

@@ -1,5 +1,8 @@
 """Serves a span reader: finds the answer to a question in a text."""
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from tfformer.config import whole
@@ -8,6 +11,7 @@ from tfformer.service.checks import require_equal_batches
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import TextService, warmup
 from tfformer.text.question import encode_question, split_at_tab, valid_utf8, whole_characters
+from tfformer.text.tokenizer import Tokenizer
 
 SPACES = r"[\s\p{Z}]+"
 
@@ -49,14 +53,14 @@ class SpanAnswers(TextService):
 
     def __init__(
         self,
-        model,
-        tokenizer,
+        model: SpanReader,
+        tokenizer: Tokenizer,
         *,
-        max_answer_length=30,
-        max_source_length=256,
-        max_batch_size=256,
-        dtype=None,
-    ):
+        max_answer_length: int = 30,
+        max_source_length: int = 256,
+        max_batch_size: int = 256,
+        dtype: str | None = None,
+    ) -> None:
         self.max_answer_length = whole("max_answer_length", max_answer_length)
         whole("max_source_length", max_source_length, minimum=4)
         limits = {"max_source_length": max_source_length, "max_batch_size": max_batch_size}
@@ -69,7 +73,7 @@ class SpanAnswers(TextService):
                 "got another"
             )
 
-    def signatures_by(self, forward):
+    def signatures_by(self, forward: Callable[[], Any]) -> list[Signature]:
         return [serving_default(self, forward), answer(self, forward)]
 
 

@@ -2,6 +2,8 @@
 
 import inspect
 import numbers
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -9,6 +11,7 @@ from tfformer.config.search_options import first_names
 from tfformer.models.classifier import Classifier
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import EmbeddingService, TextService, embed, examples, warmup
+from tfformer.text.tokenizer import Tokenizer
 from tfformer.text.vocabularies import LabelTable
 
 
@@ -46,21 +49,23 @@ class TextClassifier(EmbeddingService):
     MODEL, ABOUT = Classifier, "Text in, its label out: a classifier, the encoder of a Transformer"
     output = "label"
 
-    def __init__(self, model, tokenizer, *, threshold=0.5, **options):
+    def __init__(
+        self, model: Classifier, tokenizer: Tokenizer, *, threshold: float = 0.5, **options: Any
+    ) -> None:
         if not isinstance(threshold, numbers.Real) or not 0 < threshold < 1:
             raise ValueError(f"threshold must be in (0, 1), got {threshold!r}")
         self.threshold = float(threshold)
         super().__init__(model, tokenizer, **options)
 
     @classmethod
-    def unknown(cls, options):
+    def unknown(cls, options: Mapping[str, Any]) -> list[str]:
         known = {*inspect.signature(cls).parameters, *inspect.signature(TextService).parameters}
         return sorted(set(first_names(options)) - known)
 
     def _check_tokenizer(self, model, tokenizer):
         check_labels(model, tokenizer)
 
-    def signatures_by(self, forward):
+    def signatures_by(self, forward: Callable[[], Any]) -> list[Signature]:
         return [classify(self, forward, name) for name in ("serving_default", "classify")] + [
             embed(self, forward)
         ]

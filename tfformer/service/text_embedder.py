@@ -1,5 +1,8 @@
 """Serves an embedder: the vector of a text."""
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import tensorflow as tf
 
 from tfformer.models.embedder import Embedder
@@ -36,10 +39,12 @@ class TextEmbedder(EmbeddingService):
     MODEL, output = Embedder, "vector"
     ABOUT = "Text in, its vector out: the encoder of a Transformer"
 
-    def signatures_by(self, forward):
+    def signatures_by(self, forward: Callable[[], Any]) -> list[Signature]:
         return [vectors(self, forward, name) for name in ("serving_default", "embed")]
 
-    def answer(self, texts, batch_size=None, greedy=False):
+    def answer(
+        self, texts: Iterable[str], batch_size: int | None = None, greedy: bool = False
+    ) -> list[str]:
         """The vectors of any number of texts, each as numbers with blanks between them.
 
         Raises:

@@ -1,5 +1,8 @@
 """Serves a language model: continues a text, and computes the probability of a text."""
 
+from typing import Any
+
+from tfformer.annotations import Tensor
 from tfformer.config.search_options import takes_second_names
 from tfformer.models.language_model import LanguageModel
 from tfformer.service.generator_service import Generating
@@ -45,28 +48,29 @@ class TextGenerator(Generating):
         (1, True)
     """
 
+    model: LanguageModel
     ABOUT = "Text in, how it goes on out: a language model, the decoder of a Transformer"
 
     @takes_second_names
     def __init__(
         self,
-        model,
-        tokenizer,
+        model: LanguageModel,
+        tokenizer: Tokenizer,
         *,
-        temperature=1.0,
-        top_k=0,
-        top_p=1.0,
-        beam_width=4,
-        length_penalty=0.6,
-        length_penalty_form="gnmt",
-        max_source_length=256,
-        max_target_length=256,
-        max_batch_size=256,
-        min_length=0,
-        repetition_penalty=1.0,
-        no_repeat_ngram=0,
-        dtype=None,
-    ):
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        beam_width: int = 4,
+        length_penalty: float = 0.6,
+        length_penalty_form: str = "gnmt",
+        max_source_length: int = 256,
+        max_target_length: int = 256,
+        max_batch_size: int = 256,
+        min_length: int = 0,
+        repetition_penalty: float = 1.0,
+        no_repeat_ngram: int = 0,
+        dtype: str | None = None,
+    ) -> None:
         _check_tokenizer(model, tokenizer)
         self.dtype = checked_dtype(dtype)
         self.model, self.tokenizer = model, tokenizer
@@ -88,11 +92,11 @@ class TextGenerator(Generating):
             no_repeat_ngram=no_repeat_ngram,
         )
 
-    def fused(self, dtype=None):
+    def fused(self, dtype: str | None = None) -> tuple[Any, ...]:
         """The inference layers of the model, and its current weights."""
         return self.fused_for(self.max_source_length + self.max_target_length, dtype)
 
-    def logits(self, ids):
+    def logits(self, ids: Tensor) -> Tensor:
         return self.model(ids, training=False)
 
     def _writing(self, fused):
@@ -100,7 +104,7 @@ class TextGenerator(Generating):
         known = self.model.config, fused, self.tokenizer, self.options
         return Writing(*known, limits, self.length_penalty_form)
 
-    def request_bytes(self, rows, width):
+    def request_bytes(self, rows: int, width: int) -> int:
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         positions = (self.max_source_length + self.max_target_length) * width
         caches = 2 * rows * positions * 2 * config.num_layers * config.key_value_width * size

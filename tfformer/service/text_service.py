@@ -1,12 +1,16 @@
 """The base class of the encoder-only services. They read texts and generate none."""
 
 import abc
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import whole
 from tfformer.inference.text_encoder import TextEncoderInference
+from tfformer.models.text_encoder import TextEncoder
 from tfformer.service.checks import counted
 from tfformer.service.encoder_decoder_signatures import encode_texts
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
@@ -49,9 +53,19 @@ class TextService(Service):
             tokenizer does not match the model.
     """
 
-    MODEL, ABOUT = None, ""
+    model: TextEncoder
+    MODEL: type[TextEncoder]
+    ABOUT = ""
 
-    def __init__(self, model, tokenizer, *, max_source_length=256, max_batch_size=256, dtype=None):
+    def __init__(
+        self,
+        model: TextEncoder,
+        tokenizer: Tokenizer,
+        *,
+        max_source_length: int = 256,
+        max_batch_size: int = 256,
+        dtype: str | None = None,
+    ) -> None:
         if not isinstance(model, self.MODEL) or not isinstance(tokenizer, Tokenizer):
             kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
             raise ValueError(
@@ -78,27 +92,31 @@ class TextService(Service):
         """Raises a ValueError unless the tokenizer fits the model, for example in its labels."""
 
     @abc.abstractmethod
-    def signatures_by(self, forward):
+    def signatures_by(self, forward: Callable[[], Any]) -> list[Signature]:
         """The signatures of the service: [`Signature`].
 
         Args:
             forward: a function that returns the forward pass; it is called in each graph.
         """
 
-    def served(self, fused, shortlist):
+    def served(
+        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
+    ) -> dict[str, Signature]:
         made = self.signatures_by(lambda: TextEncoderInference(*fused()))
         return {signature.name: signature for signature in made}
 
-    def by_model(self):
+    def by_model(self) -> dict[str, Signature]:
         """As `served`, but with the Keras model in place of its inference layers."""
         made = self.signatures_by(lambda: AsModel(self.model))
         return {signature.name: signature for signature in made}
 
-    def fused(self, dtype=None):
+    def fused(self, dtype: str | None = None) -> tuple[Any, ...]:
         # More positions, because the model may add tokens, such as a bos before a text.
         return self.fused_for(self.max_source_length + max(1, self.model.config.added), dtype)
 
-    def answer(self, texts, batch_size=None, greedy=False):
+    def answer(
+        self, texts: Iterable[str], batch_size: int | None = None, greedy: bool = False
+    ) -> list[str]:
         """The output of `serving_default` for any number of texts.
 
         Raises:
@@ -109,9 +127,12 @@ class TextService(Service):
         default = self.functions["serving_default"]
         return self.in_batches(texts, batch_size, lambda some: default(some)[self.output])
 
-    def outputs(self, texts, batch_size=32, name="serving_default"):
+    def outputs(
+        self, texts: Sequence[str], batch_size: int = 32, name: str = "serving_default"
+    ) -> dict[str, list[Any]]:
         """The outputs of a signature for any number of texts, in order: {output: list of rows}."""
-        size, found = min(batch_size, self.max_batch_size), {}
+        size = min(batch_size, self.max_batch_size)
+        found: dict[str, list[Any]] = {}
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
         for start in range(0, len(order), size):
             chosen = order[start : start + size]
@@ -122,18 +143,18 @@ class TextService(Service):
                     rows[n] = row
         return found
 
-    def checked_rows(self, text):
+    def checked_rows(self, text: Tensor) -> Tensor:
         """`text`, checked against the maximum number of rows."""
         return counted(text, ("texts", tf.shape(text)[0], self.max_batch_size))
 
-    def source_ids(self, text):
+    def source_ids(self, text: Tensor) -> tuple[Tensor, Tensor]:
         """string [B] -> int32 [B, S] of at most `max_source_length`; and whether a text was cut,
         bool [B]."""
         text = self.checked_rows(text)
         side = self.tokenizer.source
         return encode_texts(text, side.encode, self.max_source_length, side.clean)
 
-    def limits(self):
+    def limits(self) -> dict[str, int]:
         return {
             "max_batch_size": self.max_batch_size,
             "max_source_length": self.max_source_length,
@@ -141,14 +162,14 @@ class TextService(Service):
             "largest_request_bytes": self.largest_request(),
         }
 
-    def largest_request(self):
+    def largest_request(self) -> int:
         """The maximum memory of a request in bytes, without the weights."""
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         rows, length = self.max_batch_size, self.max_source_length + 1
         states = rows * length * (6 * config.d_model + 2 * config.d_ff) * size
         return states + 3 * rows * config.num_heads * length * length * 4
 
-    def page(self):
+    def page(self) -> Page:
         limits, flops = self.limits(), self.model.flops()
         return Page(
             about=self.ABOUT,
@@ -168,7 +189,7 @@ class TextService(Service):
 class EmbeddingService(TextService):
     """A `TextService` with the signature `embed`."""
 
-    def embed(self, texts, batch_size=32):
+    def embed(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
         """Texts -> their vectors, float32 [n, D], in batches of `batch_size`."""
         found = self.outputs(texts, batch_size, "embed")
         vectors = np.array(found.get("vector", []))

@@ -1,5 +1,8 @@
 """Serves a tagger: a label for each word of a text."""
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
@@ -45,7 +48,7 @@ class TextTagger(TextService):
     def _check_tokenizer(self, model, tokenizer):
         check_labels(model, tokenizer)
 
-    def signatures_by(self, forward):
+    def signatures_by(self, forward: Callable[[], Any]) -> list[Signature]:
         return [tag(self, forward, name) for name in ("serving_default", "tag")]
 
 

@@ -4,11 +4,19 @@
 """
 
 import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import whole
-from tfformer.config.search_options import ENSEMBLE_MEAN, OPTIONS, takes_second_names
+from tfformer.config.search_options import (
+    ENSEMBLE_MEAN,
+    ENSEMBLE_MEANS,
+    OPTIONS,
+    takes_second_names,
+)
 from tfformer.inference.ensemble import mixed
 from tfformer.inference.fuse import fuse
 from tfformer.inference.int8 import with_int8
@@ -30,7 +38,10 @@ from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.sample import sample
 from tfformer.service.score import score
 from tfformer.service.service import Page, Searching, Service, checked_dtype
+from tfformer.service.signature import Signature
 from tfformer.service.translation import greedy, serving_default
+from tfformer.shortlist import Shortlist
+from tfformer.text.tokenizer import Tokenizer
 
 # The signatures of a translator, in the order of the list on a model's page.
 SIGNATURES = (
@@ -51,9 +62,13 @@ class Translating(Service):
 
     ABOUT = LARGEST = COSTS = ""
     output = "translation"
-    first_token = None  # the id that each target begins with by default
 
-    def limits(self):
+    @property
+    def first_token(self) -> int | None:
+        """The id that each target begins with by default; None: there is none."""
+        return None
+
+    def limits(self) -> dict[str, int]:
         characters = self.max_source_length * CHARACTERS_PER_TOKEN
         return {
             "max_batch_size": self.max_batch_size,
@@ -64,7 +79,7 @@ class Translating(Service):
             "largest_request_bytes": self.largest_request(),
         }
 
-    def page(self):
+    def page(self) -> Page:
         limits = self.limits()
         largest = limits["largest_request_bytes"] / 2**20
         return Page(
@@ -87,7 +102,7 @@ class Translating(Service):
             costs=self.costs(),
         )
 
-    def costs(self):
+    def costs(self) -> dict[str, str]:
         """The cost of a token, for `Page`."""
         flops = self.flops()
         words = f"{flops['source_token'] / 1e6:.1f} M; {flops['target_token'] / 1e6:.1f} M"
@@ -170,6 +185,7 @@ class Translator(Translating, Searching):
         (2, '')
     """
 
+    model: Transformer
     # The class of the model, and the class of the signatures' shared code.
     KIND, GENERATION = Transformer, Generation
     ABOUT = "Text in, text out, by beam search: an encoder-decoder Transformer"
@@ -179,35 +195,36 @@ class Translator(Translating, Searching):
     @takes_second_names
     def __init__(
         self,
-        model,
-        tokenizer,
+        model: Transformer,
+        tokenizer: Tokenizer,
         *,
-        beam_width=4,
-        length_penalty=0.6,
-        length_penalty_form="gnmt",
-        max_source_length=256,
-        max_target_length=256,
-        max_batch_size=256,
-        min_length=0,
-        max_length_factor=0.0,
-        coverage_penalty=0.0,
-        repetition_penalty=1.0,
-        no_repeat_ngram=0,
-        attention_window=0,
-        dtype=None,
-        shortlist=None,
-        xla=False,
-        low_latency=False,
-        explain=False,
-        ensemble=(),
-        ensemble_mean=ENSEMBLE_MEAN.default,
-        source_language=None,
-        target_language=None,
-    ):
+        beam_width: int = 4,
+        length_penalty: float = 0.6,
+        length_penalty_form: str = "gnmt",
+        max_source_length: int = 256,
+        max_target_length: int = 256,
+        max_batch_size: int = 256,
+        min_length: int = 0,
+        max_length_factor: float = 0.0,
+        coverage_penalty: float = 0.0,
+        repetition_penalty: float = 1.0,
+        no_repeat_ngram: int = 0,
+        attention_window: int = 0,
+        dtype: str | None = None,
+        shortlist: Shortlist | None = None,
+        xla: bool = False,
+        low_latency: bool = False,
+        explain: bool = False,
+        ensemble: Sequence["Translator"] = (),
+        ensemble_mean: str = ENSEMBLE_MEANS[0],
+        source_language: str | None = None,
+        target_language: str | None = None,
+    ) -> None:
         check_sides(model, tokenizer, self.KIND)
         config = model.config
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
-        self.dtype, self._int8 = checked_dtype(dtype, also=("int8",)), None
+        self.dtype = checked_dtype(dtype, also=("int8",))
+        self._int8: tuple[Any, Any] | None = None
         ENSEMBLE_MEAN.checked(ensemble_mean)
         ensemble = tuple(ensemble)
         if ensemble:
@@ -262,7 +279,13 @@ class Translator(Translating, Searching):
         self.make_signatures()
         self._greedy = greedy(self._generation(self.fused, self._constants))
 
-    def translate(self, texts, batch_size=None, greedy=False, **languages):
+    def translate(
+        self,
+        texts: Iterable[str],
+        batch_size: int | None = None,
+        greedy: bool = False,
+        **languages: str | None,
+    ) -> list[str]:
         """Translate any number of texts, in order, by beam search or greedy search.
 
         Args:
@@ -290,18 +313,20 @@ class Translator(Translating, Searching):
     answer = translate
 
     @property
-    def first_token(self):
+    def first_token(self) -> int | None:
         """The id that each target begins with by default: the code of its language, or BART's <s>.
         None: there is none."""
         return self.tokenizer.target.first
 
-    def logits(self, inputs):
+    def logits(self, inputs: dict[str, Tensor]) -> Tensor:
         """Run the whole model without a cache: {"source_ids": int32 [N, S], "target_ids": [N, T]}
         -> logits [N, T, V]."""
         found = [model(inputs, training=False) for model in self.models]
         return mixed(found, self.ensemble_mean) if self.ensemble_mean else found[0]
 
-    def fused_for(self, positions, dtype=None, few_rows=False):
+    def fused_for(
+        self, positions: int, dtype: str | None = None, few_rows: bool = False
+    ) -> tuple[Any, ...]:
         """The inference layers and the weights of the model, or of all models of an ensemble."""
         if (dtype := dtype or self.dtype) != "int8":
             return self._fused_float(positions, dtype, few_rows)
@@ -318,7 +343,7 @@ class Translator(Translating, Searching):
         found = [fuse(model, positions, dtype, few_rows) for model in self.models]
         return tuple(zip(*found, strict=True))
 
-    def search_facts(self, greedy=False):
+    def search_facts(self, greedy: bool = False) -> dict[str, str | float]:
         """A description of the search, for a table of scores."""
         search = "greedy" if greedy else f"beam {self.beam_width}"
         if self.ensemble_mean:
@@ -328,13 +353,15 @@ class Translator(Translating, Searching):
             "length_penalty": 0.0 if greedy else self.length_penalty,
         }
 
-    def served(self, fused, shortlist):
+    def served(
+        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
+    ) -> dict[str, Signature]:
         generation = self._generation(fused, shortlist)
         more = (explain,) if self.explain else ()
         made = [make(generation) for make in (*SIGNATURES, *more)]
         return {signature.name: signature for signature in made}
 
-    def choose_form(self):
+    def choose_form(self) -> None:
         """Set `low_latency` if the options allow it and the matrices are small.
 
         Requests of one text then take 0.5 to 0.8 of the time if TensorFlow uses oneDNN, and 1.03
@@ -348,10 +375,11 @@ class Translator(Translating, Searching):
         weights = traced.get_concrete_function().structured_outputs
         self.low_latency = constant_bytes(weights) <= SMALL
 
-    def saved(self, root):
+    def saved(self, root: tf.Module) -> dict[str, Signature]:
         served = super().saved(root)
         if self.low_latency:
-            inference_layer, _ = self.fused("float32", few_rows=True)
+            positions = max(self.max_source_length, self.max_target_length)
+            inference_layer, _ = self.fused_for(positions, "float32", few_rows=True)
             own = with_constants(root.weights)
             root.zeros = zeros_of(own)
             single = self.served(lambda: (inference_layer, own), root.shortlist)["serving_default"]
@@ -373,7 +401,7 @@ class Translator(Translating, Searching):
             self.ensemble_mean,
         )
 
-    def page(self):
+    def page(self) -> Page:
         page = super().page()
         words, about = [page.command], page.about
         words.append("--low-latency" if self.low_latency else "--no-low-latency")
@@ -382,11 +410,11 @@ class Translator(Translating, Searching):
             about += f"; {len(self.models)} of them, searched as one"
         return page._replace(about=about, command=" ".join(words))
 
-    def flops(self):
+    def flops(self) -> dict[str, int]:
         found = [model.flops() for model in self.models]
         return {name: sum(one[name] for one in found) for name in found[0]}
 
-    def request_bytes(self, rows, width):
+    def request_bytes(self, rows: int, width: int) -> int:
         size = 2 if self.dtype == "bfloat16" else 4
         # Twice: between two blocks of the search, a cache and its longer copy exist together.
         positions = 2 * rows * (self.max_target_length * width + self.max_source_length)

@@ -1,12 +1,16 @@
 """Converts text to ids and back in the graph, for a source and a target."""
 
 import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Self
 
 import tensorflow as tf
 
+from tfformer.annotations import Tensor
 from tfformer.config import EOS, PAD, whole
 from tfformer.text import learn_vocabulary
 from tfformer.text.byte_pairs import BytePairs
+from tfformer.text.language_codes import Languages
 from tfformer.text.llama_pieces import LlamaPieces
 from tfformer.text.symbols import SymbolModel
 from tfformer.text.vocabularies import LabelTable, PieceTable, SentencePieceModel, Side
@@ -55,7 +59,12 @@ class Tokenizer(tf.Module):
         [b'ein Haus']
     """
 
-    def __init__(self, source_model, target_model=None):
+    source: Side
+    target: Side
+
+    def __init__(
+        self, source_model: bytes | Side, target_model: bytes | Side | None = None
+    ) -> None:
         super().__init__(name="tokenizer")
         self.source = self.target = _side(source_model, "source_model")
         if target_model is not None and not _is_of(target_model, self.source):
@@ -64,14 +73,14 @@ class Tokenizer(tf.Module):
     @classmethod
     def train(
         cls,
-        source_texts,
-        target_texts=None,
+        source_texts: Iterable[str],
+        target_texts: Iterable[str] | None = None,
         *,
-        vocabulary_size=8000,
-        kind="unigram",
-        shared=True,
-        split_digits=False,
-    ):
+        vocabulary_size: int = 8000,
+        kind: str = "unigram",
+        shared: bool = True,
+        split_digits: bool = False,
+    ) -> Self:
         """Learns the pieces of SentencePiece models from text.
 
         Args:
@@ -98,7 +107,7 @@ class Tokenizer(tf.Module):
         return cls(learn(*sides)) if shared or len(sides) == 1 else cls(*map(learn, sides))
 
     @classmethod
-    def from_files(cls, files):
+    def from_files(cls, files: Mapping[str, bytes]) -> Self:
         """Make the tokenizer from the files of the property `files`.
 
         Args:
@@ -108,7 +117,7 @@ class Tokenizer(tf.Module):
         Raises:
             ValueError: a side has no file or too many, or a file is damaged; the message names it.
         """
-        sides = []
+        sides: list[Side] = []
         for side in SIDES:
             names = [name for name in FILES if name in files and name.startswith(side)]
             if len(names) > 1 or (side == "source" and not names):
@@ -121,14 +130,16 @@ class Tokenizer(tf.Module):
         return cls(*sides)
 
     @property
-    def files(self):
+    def files(self) -> dict[str, bytes]:
         """{name: bytes} of the files to store; a side used for both is stored once."""
         files = {f"source{self.source.suffix}": self.source.content}
         if not self.is_shared:
             files[f"target{self.target.suffix}"] = self.target.content
         return files
 
-    def extended(self, source_texts, target_texts, count):
+    def extended(
+        self, source_texts: Iterable[str], target_texts: Iterable[str], count: int
+    ) -> "Tokenizer":
         """A tokenizer with more pieces, added after those of this one, whose ids stay.
 
         First come characters that this tokenizer writes as bytes, the most frequent first, then
@@ -152,7 +163,7 @@ class Tokenizer(tf.Module):
         return Tokenizer(*(learn_vocabulary.extend(side, [texts], count) for side, texts in pairs))
 
     @property
-    def languages(self):
+    def languages(self) -> dict[str, Languages]:
         """{"source_language" or "target_language": its `Languages`} of a multilingual model; empty
         for any other.
 
@@ -165,7 +176,7 @@ class Tokenizer(tf.Module):
         one = source if source is not None else target
         return {} if one is None else {"target_language": one}
 
-    def require_languages(self, **languages):
+    def require_languages(self, **languages: str | None) -> None:
         """Check that the tokenizer has these languages, by name; None is any.
 
         Raises:
@@ -177,7 +188,9 @@ class Tokenizer(tf.Module):
                 rule = f"one of {', '.join(sorted(known))}" if known else "None for this model"
                 raise ValueError(f"{name} must be {rule}, got {language!r}")
 
-    def with_languages(self, source_language=None, target_language=None):
+    def with_languages(
+        self, source_language: str | None = None, target_language: str | None = None
+    ) -> "Tokenizer":
         """This tokenizer with other default languages. Default: its own.
 
         Raises:
@@ -192,7 +205,7 @@ class Tokenizer(tf.Module):
             target = target.with_language(target_language)
         return self if (source, target) == (self.source, self.target) else Tokenizer(source, target)
 
-    def made_of(self, old, side):
+    def made_of(self, old: "Tokenizer", side: str) -> list[list[int]]:
         """For each piece that this tokenizer adds to `old`, the ids with which `old` writes it.
 
         Args:
@@ -208,7 +221,7 @@ class Tokenizer(tf.Module):
         _check_name(side)
         return learn_vocabulary.made_of(getattr(self, side), getattr(old, side))
 
-    def pieces(self, side):
+    def pieces(self, side: str) -> list[str]:
         """The pieces of a side, `"source"` or `"target"`, in the order of their ids.
 
         Raises:
@@ -217,54 +230,54 @@ class Tokenizer(tf.Module):
         _check_name(side)
         return list(getattr(self, side).pieces)
 
-    def sample_text(self, size, seed):
+    def sample_text(self, size: int, seed: int) -> str:
         """A text of `size` random pieces of the source side, determined by the seed."""
         return self.source.sample_text(size, seed)
 
     @property
-    def is_shared(self):
+    def is_shared(self) -> bool:
         """Whether source and target use the same side."""
         return self.source is self.target
 
     @property
-    def is_one_vocabulary(self):
+    def is_one_vocabulary(self) -> bool:
         """Whether an id is the same piece on both sides, even if they split texts differently."""
         return self.is_shared or self.source.pieces == self.target.pieces
 
     @property
-    def source_model(self):
+    def source_model(self) -> bytes:
         """The bytes of the source side: of its SentencePiece model or its table of pieces."""
         return self.source.content
 
     @property
-    def target_model(self):
+    def target_model(self) -> bytes:
         """The bytes of the target side."""
         return self.target.content
 
     @property
-    def source_vocabulary_size(self):
+    def source_vocabulary_size(self) -> int:
         return self.source.size
 
     @property
-    def target_vocabulary_size(self):
+    def target_vocabulary_size(self) -> int:
         return self.target.size
 
     @property
-    def sha256(self):
+    def sha256(self) -> str:
         """The sha256 of both sides. A run's weights are valid only for this tokenizer."""
         contents = (self.source.content, self.target.content)
         parts = [hashlib.sha256(content).digest() for content in contents]
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
-    def encode_source(self, text):
+    def encode_source(self, text: Tensor) -> Tensor:
         """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos."""
         return self.source.encode(text)
 
-    def encode_target(self, text):
+    def encode_target(self, text: Tensor) -> Tensor:
         """string [B] -> RaggedTensor of int32 ids [B, (T)], each row ending with eos, no bos."""
         return self.target.encode(text)
 
-    def decode(self, ids):
+    def decode(self, ids: Tensor) -> Tensor:
         """int32 ids [B, T], dense or ragged -> string [B], without special ids.
 
         Raises:
@@ -277,7 +290,7 @@ class Tokenizer(tf.Module):
         _check_ids(pieces, self.target)
         return self.target.decode(pieces)
 
-    def source_pieces(self, ids):
+    def source_pieces(self, ids: Tensor) -> Tensor:
         """int32 ids -> string pieces of the same shape, "" for padding.
 
         Raises:
@@ -286,7 +299,7 @@ class Tokenizer(tf.Module):
         _check_ids(ids, self.source)
         return tf.where(ids == PAD, "", self.source.names(ids))
 
-    def target_pieces(self, ids):
+    def target_pieces(self, ids: Tensor) -> Tensor:
         """int32 ids -> string pieces of the same shape, "" for padding.
 
         Raises:

@@ -15,6 +15,7 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 
+from tfformer.annotations import Tensor
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.language_codes import Beginning, Codes, Languages, language_of
 from tfformer.text.sampling import SubwordSampler
@@ -63,13 +64,13 @@ class Side(tf.Module, abc.ABC):
     # Whether blanks before a gap belong to it.
     mask_takes_blanks = True
 
-    def __init__(self, content, name):
+    def __init__(self, content: bytes, name: str) -> None:
         super().__init__(name=name)
         self.content = content
 
     @classmethod
     @abc.abstractmethod
-    def from_content(cls, content, name="content"):
+    def from_content(cls, content: bytes, name: str = "content") -> "Side":
         """Make a side from the content of its file.
 
         Args:
@@ -81,70 +82,70 @@ class Side(tf.Module, abc.ABC):
         """
 
     @staticmethod
-    def clean(text):
+    def clean(text: Tensor) -> Tensor:
         """Clean any bytes before tokenisation: string [B] -> string [B]."""
         return clean(text)
 
     @property
     @abc.abstractmethod
-    def pieces(self):
+    def pieces(self) -> list[str]:
         """See the class."""
 
     @property
     @abc.abstractmethod
-    def byte_ids(self):
+    def byte_ids(self) -> list[int]:
         """See the class."""
 
     @functools.cached_property
-    def mask_id(self):
+    def mask_id(self) -> int:
         """The id of a gap in a text, for a masked language model: that of a piece which is in no
         text, such as "[MASK]", or bos."""
         return BOS
 
     @functools.cached_property
-    def begins_word(self):
+    def begins_word(self) -> list[bool]:
         """Whether each piece begins a word: a list of booleans in the order of the ids."""
         return [piece.startswith(SPACE) for piece in self.pieces]
 
-    def spelled(self, ids):
+    def spelled(self, ids: Tensor) -> Tensor:
         """int32 ids [N] -> the text of each piece alone, string [N]."""
         return tf.strings.regex_replace(self.names(ids), SPACE, "")
 
     @property
-    def size(self):
+    def size(self) -> int:
         """The number of ids."""
         return len(self.pieces)
 
     @property
-    def has_exact_scores(self):
+    def has_exact_scores(self) -> bool:
         """Whether every version of SentencePiece splits a text into the same pieces."""
         return True
 
     @abc.abstractmethod
-    def encode(self, text):
+    def encode(self, text: Tensor) -> Tensor:
         """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos."""
 
     @property
-    def first(self):
+    def first(self) -> int | None:
         """The id that a text begins with, unless a request names another; None: there is none."""
         if self.languages is not None:
             return self.languages.ids[self.languages.default]
         return self.codes.number if isinstance(self.codes, Beginning) else None
 
     @abc.abstractmethod
-    def decode(self, ids):
+    def decode(self, ids: Tensor) -> Tensor:
         """RaggedTensor of int32 ids [B, (S)], without special ids -> string [B]."""
 
     @abc.abstractmethod
-    def names(self, ids):
+    def names(self, ids: Tensor) -> Tensor:
         """int32 ids of any shape -> the names of their pieces, a string tensor of that shape."""
 
     @abc.abstractmethod
-    def ids_of(self, piece):
+    def ids_of(self, piece: str) -> list[int]:
         """The ids with which this side writes one piece of another side; a list, not empty."""
 
     @abc.abstractmethod
-    def sampler(self, alpha):
+    def sampler(self, alpha: float) -> SubwordSampler | None:
         """A sampler of segmentations, such as a `SubwordSampler`; None if a text has only one.
 
         Raises:
@@ -152,18 +153,18 @@ class Side(tf.Module, abc.ABC):
         """
 
     @abc.abstractmethod
-    def filled_up(self, size):
+    def filled_up(self, size: int) -> "Side":
         """A side of `size` ids that gives the same ids; the added pieces occur in no text."""
 
     @abc.abstractmethod
     def _text_of(self, ids):
         """The text of a list of ids."""
 
-    def is_same(self, other):
+    def is_same(self, other: "Side") -> bool:
         """Whether `other` is a side of the same class and content."""
         return type(self) is type(other) and self.content == other.content
 
-    def sample_text(self, size, seed):
+    def sample_text(self, size: int, seed: int) -> str:
         """A text of `size` random pieces, determined by the seed; never empty."""
         pieces = np.setdiff1d(np.arange(EOS + 1, self.size), self.byte_ids)
         ids = np.random.default_rng(seed).choice(pieces, size)
