@@ -92,6 +92,7 @@ def layer_norm(layer, x):
     kind = type(layer).__name__
     if kind == "RMSNorm":
         return array(layer.gamma) * x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + layer.epsilon)
+    assert kind in ("LayerNorm", "SimpleNorm", "AdaNorm", "BatchNorm"), kind
     if kind == "BatchNorm":
         mean, variance = array(layer.moving_mean), array(layer.moving_variance)
     else:

@@ -50,7 +50,7 @@ class StackOptions:
             x + Sublayer(LayerNorm(x)), with a final LayerNorm on each stack (Xiong et al. 2020).
         last_norm: whether a stack ends with that final LayerNorm. Default None: yes with pre-norm,
             no with post-norm. (`torch.nn.Transformer` has it with post-norm too.)
-        epsilon: the number that LayerNorm adds to the variance. Default 1e-6.
+        epsilon: the number that a norm adds to the variance or the mean square. Default 1e-6.
         attention_dropout: P_drop of the attention weights. Default 0.
         activation_dropout: P_drop inside the feed-forward layer, after the activation. Default 0.
         normalization: `"layer"`, LayerNorm, as in the paper (default); `"simple"`, LayerNorm

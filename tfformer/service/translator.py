@@ -127,8 +127,9 @@ class Translator(Translating, Searching):
             [0, 100]; 0 (default) sets no such limit.
         coverage_penalty: beta, in [0, 10], see `beam_search`; 0 (default) means none.
         repetition_penalty: in [1, 100], see `beam_search`; 1 (default) means none.
-        no_repeat_ngram: n, in [0, 8], see `beam_search`; 0 (default) means no rule. These last
-            three apply to beam search only. Greedy search and `sample` use only the lengths.
+        no_repeat_ngram: n, in [0, 8], see `beam_search`; 0 (default) means no rule. The two
+            penalties and this rule apply to beam search only. Greedy search and `sample` use only
+            the lengths.
         attention_window: n, the number of source tokens to which a search step may attend, in a
             window that only moves forward (`tfformer.inference.monotonic_attention`); for models
             whose attention is monotonic. `score` and `align`, which get the whole target, use no

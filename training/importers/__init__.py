@@ -1,1 +1,1 @@
-"""Readers for models of other systems (Marian, OpenNMT-tf), which need not be installed."""
+"""Readers for models of Hugging Face and OpenNMT-tf, which need not be installed."""
