@@ -67,7 +67,8 @@ def plain(message, token=None):
     return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]} ..."
 
 
-# The outputs of `serving_default` that are printed; each kind of model has one of them.
+# The outputs of `serving_default` that are printed, one for each kind of model that answers with
+# text.
 PRINTED = ("translation", "continuation", "label", "filled", "tags", "answer")
 
 

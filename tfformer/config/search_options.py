@@ -30,7 +30,8 @@ class Option:
         off: the value that turns it off, so that it adds no operations. Default: always on.
         choices: the allowed words.
         second_names: older names, which still work.
-        asked: whether a request may set it. Default True.
+        asked: whether a request may set it. False for a new option, because a new input of an
+            existing signature breaks REST clients. Default True.
     """
 
     name: str

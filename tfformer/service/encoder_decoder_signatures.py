@@ -57,7 +57,7 @@ class Generation(FromSource):
 
     Args:
         config, fused, tokenizer, limits, penalty_form: see `Limited`.
-        options: {name: number} for each of `asked`.
+        options: {name: number} for each option of the search.
         shortlist: the two arrays of a `Shortlist`, tensors or variables, for searches without a
             forced target. Default: none.
         xla: see `Translator`.

@@ -13,7 +13,7 @@ from .weights import compact
 class Imported(NamedTuple):
     """A model imported from another system.
 
-    config: its `TransformerConfig`.
+    config: the configuration of its family, such as a `TransformerConfig`.
     weights: {name of our variable: array}.
     tokenizer: its `Tokenizer`.
     search: the search options that the run stores, by name.

@@ -178,8 +178,7 @@ def require_teachable(recipe):
     task = TASKS[recipe.task]
     if not task.taught:
         raise ValueError(
-            "--teachers are for the families encoder-decoder and recurrent, got the family "
-            f"{task.family}"
+            f"--teachers are for --family transformer and recurrent, got the family {task.family}"
         )
     if recipe.teacher_weight == 1 and recipe.r_drop:
         raise ValueError(f"r_drop must be 0 with teacher_weight=1, got {recipe.r_drop}")

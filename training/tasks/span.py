@@ -75,8 +75,8 @@ class SpanReading(LabelledTask):
         return [line.strip()]
 
     def cleaned(self, pairs, report, model):
-        """A pair is a question and its text, with the answer as its group. The answer must be in
-        the text."""
+        """`source`, `target` and `group` of a pair are the question, the text and the answer, which
+        must be in the text."""
         for question, text, answer, _ in pairs:
             question, text, answer = (re.sub("[\x00-\x1f\x7f-\x9f]", " ", one).strip()
                                       for one in (question, text, answer))  # fmt: skip

@@ -153,7 +153,8 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def metrics(self, recipe):
-        """Keras metrics whose variables are sums; "accuracy" and "perplexity" are among them."""
+        """Keras metrics whose variables are sums. "accuracy" and "perplexity" are among them,
+        unless the task overrides `figures`, `validation` and `sentence`."""
 
     def figures(self, results):
         """The "loss" in nats per label and "accuracy", from the metrics' results by name.
