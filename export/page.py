@@ -117,8 +117,8 @@ def require_size(run, weights, max_megabytes):
     megabytes = 4 / 3 * 4 * weights / 1e6  # float32, four characters for three bytes
     if megabytes > max_megabytes:
         raise ValueError(
-            f"{run} has {weights:,} weights, {megabytes:,.1f} MB of a page: --max-megabytes must be "
-            f"larger, got {max_megabytes:g}"
+            f"{run} has {weights:,} weights, {megabytes:,.1f} MB of a page: --max-megabytes must "
+            f"be larger, got {max_megabytes:g}"
         )
 
 

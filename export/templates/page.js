@@ -16,6 +16,7 @@ const WORDS = {
       "to its column. Touch a cell to read it. Click a head to switch it off.",
     encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention",
     causal: "Causal mask: a position of the decoder does not see later ones",
+    of: {original: "Maps of the original translation.", changed: "Maps of the changed translation."},
     axes: {encoder: "Rows and columns: the source.", decoder: "Rows: the token written next. Columns: the tokens read so far.",
       cross: "Rows: the token written next. Columns: the source."},
     head: (layer, head, on) => `Layer ${layer}, head ${head}: ${on ? "on" : "off"}`,
@@ -36,9 +37,10 @@ const WORDS = {
     next: (n, which) => `下一个词元：${which === "changed" ? "改动后译文" : "原译文"}的第 ${n} 个位置`,
     aboutNext: "概率最大的十个词元。选一个就强制用它：译文从那里继续。",
     anyPiece: "其他任意词元", force: "强制", noPiece: piece => `词表里没有“${piece}”。`,
-    attention: "注意力", aboutAttention: "每个头一张图：格子颜色越深，这一行对这一列的注意力越大。点格子可读数值；点头的名字可把它关掉。",
+    attention: "注意力", aboutAttention: "每个头一张图：格子颜色越深，这一行对这一列的注意力越大。点击格子可读数值；点击某个头的名称可将它关闭。",
     encoder: "编码器自注意力", decoder: "解码器自注意力", cross: "交叉注意力",
     causal: "因果掩码：解码器的一个位置看不到后面的位置",
+    of: {original: "这里是原译文的图。", changed: "这里是改动后译文的图。"},
     axes: {encoder: "行和列：原文。", decoder: "行：接下来写的词元。列：已经读到的词元。", cross: "行：接下来写的词元。列：原文。"},
     head: (layer, head, on) => `第 ${layer} 层第 ${head} 个头：${on ? "开" : "关"}`,
     beam: "束搜索", width: "宽度", step: "下一步", end: "走到底", restart: "重新开始",
@@ -57,7 +59,8 @@ function make(tag, properties = {}, ...inside) {
   return found;
 }
 const pause = () => new Promise(done => setTimeout(done, 20));
-const percent = value => `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %`;
+const percent = value =>
+  value > 0 && value < 0.0005 ? "< 0.1 %" : `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %`;
 
 let page = null;  // {model, source, target, search, examples}
 let words = WORDS.en;
@@ -157,7 +160,7 @@ function showLikely() {
 }
 function showHeads() {
   for (const button of $("kinds").children) button.setAttribute("aria-pressed", button.value === state.kind);
-  $("axes").textContent = words.axes[state.kind];
+  $("axes").textContent = `${words.axes[state.kind]} ${words.of[state.changed ? "changed" : "original"]}`;
   $("cell").textContent = "";
   const run = state.changed ?? state.original;
   const layers = run?.attention ? run.attention[state.kind] : [];
@@ -278,12 +281,16 @@ async function begin() {
   });
   $("causal").addEventListener("change", () => { state.causal = $("causal").checked; update(); });
   listen("undo", "click", undo);
-  listen("language", "click", () => speak(words === WORDS.en ? "zh" : "en"));
+  listen("language", "click", () => {
+    location.hash = words === WORDS.en ? "zh" : "en";  // so that a link or a reload keeps it
+    speak(location.hash.slice(1));
+  });
   listen("width", "change", restartBeam);
   listen("restart", "click", restartBeam);
   listen("step", "click", () => { stepBeam(); showBeam(); });
   listen("end", "click", () => { do stepBeam(); while (state.beam && !state.beam.done); showBeam(); });
-  speak(navigator.language.startsWith("zh") ? "zh" : "en");
+  const asked = location.hash.slice(1) in WORDS ? location.hash.slice(1) : navigator.language;
+  speak(asked.startsWith("zh") ? "zh" : "en");
   $("text").value = page.examples[0] ?? "";
   if ($("text").value) await start();
 }
