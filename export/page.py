@@ -26,6 +26,8 @@ from pathlib import Path
 from tfformer.terminal.command import Number, Parser
 
 TEMPLATES = Path(__file__).with_name("templates")
+# What page.html contains besides the data of the run.
+PARTS = {"words": "page_words.json", "page_model": "page_model.js", "page": "page.js"}
 # The values that the page supports of each option; it supports every value of all others.
 SUPPORTED = {
     "normalization": ("layer", "rms"),
@@ -106,8 +108,8 @@ def page_of(run, max_megabytes=16.0):
     data["weights"] = base64.b64encode(content).decode()
     # A "<" could end the element that the data are in.
     parts = {"data": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")}
-    for name in ("page_model", "page"):
-        parts[name] = (TEMPLATES / f"{name}.js").read_text(encoding="utf-8")
+    for part, name in PARTS.items():
+        parts[part] = (TEMPLATES / name).read_text(encoding="utf-8").strip()
     template = (TEMPLATES / "page.html").read_text(encoding="utf-8")
     return re.sub(r"@(\w+)@", lambda match: parts[match[1]], template).encode()
 

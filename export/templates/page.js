@@ -1,54 +1,5 @@
-// What the learner sees: the texts of the page in two languages, and what each control does.
+// What the learner sees, and what each control does.
 "use strict";
-const WORDS = {
-  en: {
-    title: "Inside a translator", language: "中文", source: "Source", translate: "Translate", examples: "Examples …",
-    facts: (c, n, v) => `${c.num_encoder_layers} encoder layers, ${c.num_decoder_layers} decoder layers, ` +
-      `${c.num_heads} heads, width ${c.d_model}, ${v} target pieces, ${n} weights. The model runs inside this page; nothing is sent.`,
-    translation: "Translation", original: "Original", changed: "Changed", undo: "Undo all changes",
-    aboutTranslation: "The most probable token at each step. Select a token to see what else could stand there.",
-    none: "No change yet. Switch off a head or the causal mask, or force a token.",
-    off: "Heads switched off", noMask: "Causal mask off", forced: "Forced beginning",
-    next: (n, which) => `Next token: position ${n} of the ${which === "changed" ? "changed" : "original"} translation`,
-    aboutNext: "The ten most probable tokens. Select one to force it: the translation goes on from there.",
-    anyPiece: "Any other piece", force: "Force it", noPiece: piece => `There is no piece “${piece}”.`,
-    attention: "Attention", aboutAttention: "One map for each head: the darker a cell, the more its row attends " +
-      "to its column. Touch a cell to read it. Click a head to switch it off.",
-    encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention",
-    causal: "Causal mask: a position of the decoder does not see later ones",
-    of: {original: "Maps of the original translation.", changed: "Maps of the changed translation."},
-    axes: {encoder: "Rows and columns: the source.", decoder: "Rows: the token written next. Columns: the tokens read so far.",
-      cross: "Rows: the token written next. Columns: the source."},
-    head: (layer, head, on) => `Layer ${layer}, head ${head}: ${on ? "on" : "off"}`,
-    beam: "Beam search", width: "Width", step: "Next step", end: "To the end", restart: "Restart",
-    aboutBeam: "Each step extends every open hypothesis by each token and keeps the best. The score is the " +
-      "log-probability divided by the length penalty. Heads and mask count; a forced beginning does not.",
-    columns: ["from", "hypothesis", "log P", "score"], stepTitle: n => `Step ${n}`, found: "Found",
-    working: "translating …", cut: "The text was cut: it is too long for the model.", empty: "Write a text first.",
-  },
-  zh: {
-    title: "看看翻译模型的内部", language: "English", source: "原文", translate: "翻译", examples: "例句……",
-    facts: (c, n, v) => `编码器 ${c.num_encoder_layers} 层，解码器 ${c.num_decoder_layers} 层，${c.num_heads} 个头，` +
-      `宽度 ${c.d_model}，目标词表 ${v} 个词元，${n} 个参数。模型就在这个页面里运行，不发送任何数据。`,
-    translation: "译文", original: "原译文", changed: "改动后", undo: "撤销全部改动",
-    aboutTranslation: "每一步取概率最大的词元。选一个词元，看看那里还可能是什么。",
-    none: "还没有改动。可以关掉一个头或因果掩码，或者强制一个词元。",
-    off: "关掉的头", noMask: "因果掩码已关", forced: "强制的开头",
-    next: (n, which) => `下一个词元：${which === "changed" ? "改动后译文" : "原译文"}的第 ${n} 个位置`,
-    aboutNext: "概率最大的十个词元。选一个就强制用它：译文从那里继续。",
-    anyPiece: "其他任意词元", force: "强制", noPiece: piece => `词表里没有“${piece}”。`,
-    attention: "注意力", aboutAttention: "每个头一张图：格子颜色越深，这一行对这一列的注意力越大。点击格子可读数值；点击某个头的名称可将它关闭。",
-    encoder: "编码器自注意力", decoder: "解码器自注意力", cross: "交叉注意力",
-    causal: "因果掩码：解码器的一个位置看不到后面的位置",
-    of: {original: "这里是原译文的图。", changed: "这里是改动后译文的图。"},
-    axes: {encoder: "行和列：原文。", decoder: "行：接下来写的词元。列：已经读到的词元。", cross: "行：接下来写的词元。列：原文。"},
-    head: (layer, head, on) => `第 ${layer} 层第 ${head} 个头：${on ? "开" : "关"}`,
-    beam: "束搜索", width: "宽度", step: "下一步", end: "走到底", restart: "重新开始",
-    aboutBeam: "每一步用每个词元延长每个未结束的假设，留下最好的几个。分数是对数概率除以长度惩罚。头和掩码的开关有效，强制的开头无效。",
-    columns: ["来自", "假设", "log P", "分数"], stepTitle: n => `第 ${n} 步`, found: "结果",
-    working: "正在翻译……", cut: "文本太长，模型只读了前面一部分。", empty: "请先输入文本。",
-  },
-};
 const $ = id => document.getElementById(id);
 // An element: make("p", {class: "x", onclick: f}, "text", other, ...)
 function make(tag, properties = {}, ...inside) {
@@ -58,15 +9,18 @@ function make(tag, properties = {}, ...inside) {
   found.append(...inside);
   return found;
 }
-const pause = () => new Promise(done => setTimeout(done, 20));
 const percent = value =>
   value > 0 && value < 0.0005 ? "< 0.1 %" : `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %`;
 
 let page = null;  // {model, source, target, search, examples}
-let words = WORDS.en;
+let language = "en";
+const WORDS = JSON.parse($("words").textContent);
+// A text of the page in the language: word("headOn", {layer: 1, head: 2})
+const word = (name, values = {}) => WORDS[language][name].replace(/{(\w+)}/g, (_, key) => values[key]);
+const capital = name => name[0].toUpperCase() + name.slice(1);
 const state = {
-  ids: [], off: new Set(), causal: true, forced: [], original: null, changed: null,
-  chosen: {which: "original", position: 0}, kind: "cross", beam: null, steps: [], task: 0,
+  ids: [], cut: false, off: new Set(), causal: true, forced: [], original: null, changed: null,
+  chosen: {which: "original", position: 0}, kind: "cross", beam: null, steps: [], task: 0, change: 0,
 };
 const PLAIN = {off: new Set(), causal: true};
 const switches = () => ({off: state.off, causal: state.causal});
@@ -78,36 +32,40 @@ const sources = () => state.ids.map(id => page.source.pieces[id]);
 
 async function start() {
   const {ids, cut} = page.source.encode($("text").value, page.search.max_source_length);
-  if (ids.length < 2) return say(words.empty);
-  Object.assign(state, {ids, forced: [], original: null, changed: null, cut});
+  if (ids.length < 2) return say(word("empty"));
+  Object.assign(state, {ids, cut, forced: [], original: null, changed: null});
   state.chosen = {which: "original", position: 0};
-  const task = ++state.task;
+  const task = ++state.task, isLatest = () => task === state.task;
   restartBeam();
   $("pieces").replaceChildren(...sources().map(piece => make("span", {class: "piece"}, piece)));
-  state.original = await translated(task, PLAIN, [], "original");
-  if (task === state.task) await update();
+  const found = await translated("original", PLAIN, [], isLatest);
+  if (!isLatest()) return;
+  state.original = found;
+  await update();
 }
-// After a change of the switches or the forced beginning.
+// After a change of the switches or of the forced beginning. While the original translation is being
+// written, nothing: `start` calls this at its end.
 async function update() {
-  const task = ++state.task;
+  if (!state.original) return;
+  const {task} = state, change = ++state.change;
+  const isLatest = () => task === state.task && change === state.change;
   restartBeam();
-  state.changed = null;
-  if (isChanged()) state.changed = await translated(task, switches(), state.forced, "changed");
-  if (task !== state.task) return;
-  if (!isChanged()) state.chosen.which = "original";
+  const found = isChanged() ? await translated("changed", switches(), state.forced, isLatest) : null;
+  if (!isLatest()) return;
+  state.changed = found;
+  if (!found) state.chosen.which = "original";
   show();
 }
-// A translation that appears token by token; null if another one has begun meanwhile.
-async function translated(task, how, given, which) {
-  say(words.working);
+// A translation, which appears token by token, until it is no longer the latest.
+async function translated(which, how, given, isLatest) {
+  say(word("working"));
   const source = page.model.encode(state.ids, how);
   let found = null;
   for (found of greedy(page.model, source, how, page.search.max_target_length, given)) {
     showTranslation(which, found);
-    await pause();
-    if (task !== state.task) return null;
+    await new Promise(done => setTimeout(done, 20));
+    if (!isLatest()) break;
   }
-  say(state.cut ? words.cut : "");
   return found;
 }
 function forceAt(id) {
@@ -124,18 +82,19 @@ function say(text) { $("said").textContent = text; }
 function show() {
   for (const which of ["original", "changed"]) showTranslation(which, state[which]);
   const changes = [];
-  if (state.off.size) changes.push(`${words.off}: ${[...state.off].map(headName).join(", ")}`);
-  if (!state.causal) changes.push(words.noMask);
-  if (state.forced.length) changes.push(`${words.forced}: ${state.forced.map(target).join(" ")}`);
-  $("changes").textContent = changes.join(". ") || words.none;
+  if (state.off.size) changes.push(word("off", {names: [...state.off].map(headName).join(", ")}));
+  if (!state.causal) changes.push(word("noMask"));
+  if (state.forced.length) changes.push(word("forced", {pieces: state.forced.map(target).join(" ")}));
+  $("changes").textContent = changes.join("") || word("none");
   $("undo").hidden = !changes.length;
   $("causal").checked = state.causal;
+  say(state.cut ? word("cut") : "");
   showLikely();
   showHeads();
 }
 function headName(name) {
   const [kind, layer, head] = name.split(".");
-  return `${words[kind]} ${+layer + 1}.${+head + 1}`;
+  return `${word(kind)} ${+layer + 1}.${+head + 1}`;
 }
 function showTranslation(which, run) {
   $(`${which}Text`).textContent = run ? page.target.decode(run.ids) : "";
@@ -148,7 +107,7 @@ function showTranslation(which, run) {
 }
 function showLikely() {
   const {which, position} = state.chosen, run = state[which];
-  $("nextTitle").textContent = words.next(position + 1, which);
+  $("nextTitle").textContent = word(`next${capital(which)}`, {n: position + 1});
   const logProbs = run?.logProbs[position];
   $("likely").replaceChildren(...(logProbs ? likeliest(logProbs, 10) : []).map(id => {
     const share = Math.exp(logProbs[id]), bar = make("span", {class: "bar"});
@@ -160,7 +119,7 @@ function showLikely() {
 }
 function showHeads() {
   for (const button of $("kinds").children) button.setAttribute("aria-pressed", button.value === state.kind);
-  $("axes").textContent = `${words.axes[state.kind]} ${words.of[state.changed ? "changed" : "original"]}`;
+  $("axes").textContent = `${word(`${state.kind}Axes`)} ${word(state.changed ? "mapsChanged" : "mapsOriginal")}`;
   $("cell").textContent = "";
   const run = state.changed ?? state.original;
   const layers = run?.attention ? run.attention[state.kind] : [];
@@ -170,13 +129,16 @@ function showHeads() {
   }[state.kind];
   $("heads").replaceChildren(...layers.flatMap((heads, layer) => heads.map((weights, head) => {
     const name = `${state.kind}.${layer}.${head}`, on = !state.off.has(name);
-    const title = words.head(layer + 1, head + 1, on);
+    const title = word(on ? "headOn" : "headOff", {layer: layer + 1, head: head + 1});
     const toggle = () => { on ? state.off.add(name) : state.off.delete(name); update(); };
     const button = make("button", {type: "button", "aria-pressed": on, "data-head": name, onclick: toggle}, title);
     const map = make("canvas", {role: "img", "aria-label": title});
     drawMap(map, weights, rows, columns);
     return make("figure", {class: on ? "card head" : "card head off"}, button, map);
   })));
+  // As many maps in a row as fit without being cut.
+  const width = $("heads").querySelector("canvas")?.style.width ?? "12rem";
+  $("heads").style.setProperty("--map", `calc(max(${width}, 10rem) + 2rem)`);
 }
 
 const CELL = 18, FONT = "12px system-ui, sans-serif", LONGEST_LABEL = 96;
@@ -233,9 +195,9 @@ function stepBeam() {
 function showBeam() {
   const done = Boolean(state.beam?.done);
   $("step").disabled = $("end").disabled = done;
-  $("beamSaid").textContent = done ? `${words.found}: ${page.target.decode(state.beam.hypotheses[0].ids)}` : "";
-  const tables = state.steps.map((hypotheses, n) => make("section", {}, make("h3", {}, words.stepTitle(n + 1)), make("table", {},
-    make("tr", {}, make("th", {}, "#"), ...words.columns.map(word => make("th", {}, word))),
+  $("beamSaid").textContent = done ? word("found", {text: page.target.decode(state.beam.hypotheses[0].ids)}) : "";
+  const tables = state.steps.map((hypotheses, n) => make("section", {}, make("h3", {}, word("stepTitle", {n: n + 1})), make("table", {},
+    make("tr", {}, ...["#", word("from"), word("hypothesis"), "log P", word("score")].map(name => make("th", {}, name))),
     ...hypotheses.map((one, rank) => make("tr", rank === 0 ? {class: "best"} : {},
       make("td", {class: "number"}, `${rank + 1}`), make("td", {class: "number"}, n ? `${one.parent + 1}` : "–"),
       make("td", {dir: "auto"}, one.ids.map(target).join(" ")),
@@ -245,20 +207,23 @@ function showBeam() {
 
 // ---- The language, and what each control does ----
 
-function speak(language) {
-  words = WORDS[language];
-  document.documentElement.lang = language === "zh" ? "zh-Hans" : "en";
-  document.title = words.title;
-  for (const element of document.querySelectorAll("[data-word]")) element.textContent = words[element.dataset.word];
-  $("language").textContent = words.language;
-  $("language").lang = language === "zh" ? "en" : "zh-Hans";
-  $("examples").options[0].textContent = words.examples;
-  $("examples").ariaLabel = words.examples;
-  const count = Object.values(page.shapes).reduce((total, shape) => total + shape.reduce((a, b) => a * b, 1), 0);
-  $("facts").textContent = words.facts(page.config, count.toLocaleString("en"), page.target.pieces.length);
+function speak(asked) {
+  language = asked;
+  const codes = {en: "en", zh: "zh-Hans"};
+  document.documentElement.lang = codes[language];
+  document.title = word("title");
+  for (const one of document.querySelectorAll("[data-word]")) one.textContent = word(one.dataset.word);
+  $("language").textContent = word("language");
+  $("language").lang = codes[language === "en" ? "zh" : "en"];
+  $("examples").options[0].textContent = $("examples").ariaLabel = word("examples");
+  const {config} = page, weights = Object.values(page.model.weights).map(one => one.length);
+  $("facts").textContent = word("facts", {
+    encoder: config.num_encoder_layers, decoder: config.num_decoder_layers, heads: config.num_heads,
+    width: config.d_model, pieces: page.target.pieces.length, weights: sum(weights).toLocaleString("en"),
+  });
   $("kinds").replaceChildren(...["encoder", "decoder", "cross"].map(kind => make("button", {
     type: "button", value: kind, onclick: () => { state.kind = kind; showHeads(); },
-  }, words[kind])));
+  }, word(kind))));
   show();
   showBeam();
 }
@@ -277,18 +242,19 @@ async function begin() {
   listen("examples", "change", () => { $("text").value = $("examples").value; $("examples").value = ""; start(); });
   listen("force", "submit", () => {
     const id = page.target.pieces.indexOf($("word").value);
-    id === -1 || id === PAD || id === BOS ? say(words.noPiece($("word").value)) : forceAt(id);
+    id === -1 || id === PAD || id === BOS ? say(word("noPiece", {piece: $("word").value})) : forceAt(id);
   });
   $("causal").addEventListener("change", () => { state.causal = $("causal").checked; update(); });
   listen("undo", "click", undo);
   listen("language", "click", () => {
-    location.hash = words === WORDS.en ? "zh" : "en";  // so that a link or a reload keeps it
+    location.hash = language === "en" ? "zh" : "en";  // so that a link or a reload keeps it
     speak(location.hash.slice(1));
   });
   listen("width", "change", restartBeam);
   listen("restart", "click", restartBeam);
   listen("step", "click", () => { stepBeam(); showBeam(); });
   listen("end", "click", () => { do stepBeam(); while (state.beam && !state.beam.done); showBeam(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showHeads);
   const asked = location.hash.slice(1) in WORDS ? location.hash.slice(1) : navigator.language;
   speak(asked.startsWith("zh") ? "zh" : "en");
   $("text").value = page.examples[0] ?? "";

@@ -317,7 +317,7 @@ def test_the_file_loads_nothing_and_data_cannot_end_the_script(seen, tmp_path):
     tfformer.save(run, seen.model, seen.tokenizer, search=SEARCH, training=training)
     text = page.page_of(run).decode()
     assert "default-src 'none'" in text and not re.search(r"(src|href)=(?!\"data:)", text)
-    assert text.count("</script>") == 3
+    assert text.count("</script>") == 4
     assert page.page_of(run).decode() == text  # the same run gives the same file
 
 
