@@ -17,13 +17,12 @@ let language = "en";
 const WORDS = JSON.parse($("words").textContent);
 // A text of the page in the language: word("headOn", {layer: 1, head: 2})
 const word = (name, values = {}) => WORDS[language][name].replace(/{(\w+)}/g, (_, key) => values[key]);
-const capital = name => name[0].toUpperCase() + name.slice(1);
 const state = {
   ids: [], cut: false, off: new Set(), causal: true, forced: [], original: null, changed: null,
   chosen: {which: "original", position: 0}, kind: "cross", beam: null, steps: [], task: 0, change: 0,
 };
 const PLAIN = {off: new Set(), causal: true};
-const switches = () => ({off: state.off, causal: state.causal});
+const switches = () => ({off: new Set(state.off), causal: state.causal});
 const isChanged = () => state.off.size > 0 || !state.causal || state.forced.length > 0;
 const target = id => page.target.pieces[id];
 const sources = () => state.ids.map(id => page.source.pieces[id]);
@@ -107,7 +106,7 @@ function showTranslation(which, run) {
 }
 function showLikely() {
   const {which, position} = state.chosen, run = state[which];
-  $("nextTitle").textContent = word(`next${capital(which)}`, {n: position + 1});
+  $("nextTitle").textContent = word(`${which}Next`, {n: position + 1});
   const logProbs = run?.logProbs[position];
   $("likely").replaceChildren(...(logProbs ? likeliest(logProbs, 10) : []).map(id => {
     const share = Math.exp(logProbs[id]), bar = make("span", {class: "bar"});
@@ -119,7 +118,7 @@ function showLikely() {
 }
 function showHeads() {
   for (const button of $("kinds").children) button.setAttribute("aria-pressed", button.value === state.kind);
-  $("axes").textContent = `${word(`${state.kind}Axes`)} ${word(state.changed ? "mapsChanged" : "mapsOriginal")}`;
+  $("axes").textContent = `${word(`${state.kind}Axes`)} ${word(state.changed ? "changedMaps" : "originalMaps")}`;
   $("cell").textContent = "";
   const run = state.changed ?? state.original;
   const layers = run?.attention ? run.attention[state.kind] : [];
@@ -136,9 +135,6 @@ function showHeads() {
     drawMap(map, weights, rows, columns);
     return make("figure", {class: on ? "card head" : "card head off"}, button, map);
   })));
-  // As many maps in a row as fit without being cut.
-  const width = $("heads").querySelector("canvas")?.style.width ?? "12rem";
-  $("heads").style.setProperty("--map", `calc(max(${width}, 10rem) + 2rem)`);
 }
 
 const CELL = 18, FONT = "12px system-ui, sans-serif", LONGEST_LABEL = 96;
@@ -149,8 +145,9 @@ function drawMap(canvas, weights, rows, columns) {
   pen.font = FONT;
   const longest = labels =>
     Math.min(LONGEST_LABEL, Math.max(...labels.map(label => pen.measureText(label).width))) + 6;
-  const left = longest(rows), top = longest(columns), scale = devicePixelRatio || 1;
+  const left = longest(rows), top = longest(columns);
   const width = left + CELL * columns.length + 1, height = top + CELL * rows.length + 1;
+  const scale = Math.min(devicePixelRatio, 4096 / Math.max(width, height));  // browsers limit a canvas
   Object.assign(canvas, {width: width * scale, height: height * scale});
   Object.assign(canvas.style, {width: `${width}px`, height: `${height}px`});
   pen.scale(scale, scale);
@@ -186,7 +183,7 @@ function restartBeam() {
 }
 function stepBeam() {
   if (state.ids.length < 2) return;
-  const how = {off: new Set(state.off), causal: state.causal};
+  const how = switches();
   state.beam ??= new Beam(page.model, page.model.encode(state.ids, how), how, page.search, +$("width").value);
   if (state.beam.done) return;
   state.beam.step();
@@ -227,11 +224,6 @@ function speak(asked) {
   show();
   showBeam();
 }
-function undo() {
-  Object.assign(state, {forced: [], causal: true});
-  state.off.clear();
-  update();
-}
 async function begin() {
   page = await load(JSON.parse($("model").textContent));
   $("examples").append(make("option", {value: ""}), ...page.examples.map(text => make("option", {dir: "auto"}, text)));
@@ -245,7 +237,10 @@ async function begin() {
     id === -1 || id === PAD || id === BOS ? say(word("noPiece", {piece: $("word").value})) : forceAt(id);
   });
   $("causal").addEventListener("change", () => { state.causal = $("causal").checked; update(); });
-  listen("undo", "click", undo);
+  listen("undo", "click", () => {
+    Object.assign(state, {forced: [], causal: true, off: new Set()});
+    update();
+  });
   listen("language", "click", () => {
     location.hash = language === "en" ? "zh" : "en";  // so that a link or a reload keeps it
     speak(location.hash.slice(1));

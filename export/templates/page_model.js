@@ -40,16 +40,13 @@ class Normalizer {
   // The text with "▁" for each space; with "▁" before it, unless it is blank.
   run(text) {
     const {prefix, merge, escape} = this.options, bytes = new TextEncoder().encode(text);
-    const parts = [], decoder = new TextDecoder("utf-8", {ignoreBOM: true});
-    for (let at = 0; at < bytes.length;) {
-      const [part, size] = this.prefix(bytes, at);
-      parts.push(decoder.decode(part));
-      at += size;
-    }
+    const decoder = new TextDecoder("utf-8", {ignoreBOM: true});
     let found = "", afterSpace = merge;
-    for (let part of parts) {
-      if (afterSpace) part = part.replace(/^ +/, "");
+    for (let at = 0; at < bytes.length;) {
+      const [begins, size] = this.prefix(bytes, at);
+      const part = decoder.decode(begins).replace(afterSpace ? /^ +/ : "", "");
       if (part) { found += part; afterSpace = merge && part.endsWith(" "); }
+      at += size;
     }
     if (merge) found = found.replace(/ +$/, "");
     if (found && prefix) found = ` ${found}`;
@@ -88,24 +85,20 @@ class Tokenizer {
   }
   // The most probable pieces (Viterbi). best[n] is the best split of the first n characters.
   unigram(symbols) {
-    const best = [{score: 0}];
+    const best = [{score: 0}], found = [];
+    const extend = (start, end, piece, gain) => {
+      const score = Math.fround(best[start].score + gain);  // SentencePiece adds in float32
+      if (!best[end] || score > best[end].score) best[end] = {score, start, piece};
+    };
     symbols.forEach((symbol, start) => {
-      let alone = false;
       for (let end = start + 1; end <= Math.min(symbols.length, start + this.longest); end++) {
         const piece = symbols.slice(start, end).join(""), id = this.ids.get(piece);
-        if (id === undefined) continue;
-        alone ||= end === start + 1;
-        Tokenizer.better(best, start, end, piece, this.scores[id]);
+        if (id !== undefined) extend(start, end, piece, this.scores[id]);
       }
-      if (!alone) Tokenizer.better(best, start, start + 1, symbol, this.unknownScore);
+      if (!this.ids.has(symbol)) extend(start, start + 1, symbol, this.unknownScore);
     });
-    const found = [];
     for (let at = symbols.length; at > 0; at = best[at].start) found.unshift(best[at].piece);
     return found;
-  }
-  static better(best, start, end, piece, gain) {
-    const score = Math.fround(best[start].score + gain);  // SentencePiece adds in float32
-    if (!best[end] || score > best[end].score) best[end] = {score, start, piece};
   }
   // Merges the neighbours whose piece has the highest score, the first of equals, until none is left.
   bytePairs(symbols) {
@@ -136,17 +129,11 @@ class Tokenizer {
   // The text of bytes; each byte that is in no character becomes U+FFFD.
   static characters(bytes) {
     const decoder = new TextDecoder("utf-8", {fatal: true, ignoreBOM: true});
+    const decoded = part => { try { return decoder.decode(Uint8Array.from(part)); } catch { return null; } };
     let text = "";
-    for (let at = 0; at < bytes.length;) {
-      let size = 4, found = null;
-      for (; size > 0 && found === null; size--) {
-        const part = bytes.slice(at, at + size);
-        try { found = part.length === size ? decoder.decode(new Uint8Array(part)) : null; }
-        catch { found = null; }
-        if (found !== null && [...found].length !== 1) found = null;
-      }
-      text += found ?? "\ufffd";
-      at += found === null ? 1 : size + 1;
+    for (let at = 0, size; at < bytes.length; at += size ?? 1) {
+      size = [1, 2, 3, 4].find(n => at + n <= bytes.length && decoded(bytes.slice(at, at + n)) !== null);
+      text += size ? decoded(bytes.slice(at, at + size)) : "\ufffd";
     }
     return text;
   }
