@@ -40,8 +40,9 @@ SUPPORTED = {
     "copy": (False,),
 }
 # The search options that the page reads. Any other must have its default.
-SEARCH = ("beam_width", "length_penalty", "length_penalty_form")
-LENGTHS = {"max_source_length": 256, "max_target_length": 256}
+SEARCH = (
+    "beam_width", "length_penalty", "length_penalty_form", "max_source_length", "max_target_length",
+)  # fmt: skip
 KINDS = {1: "unigram", 2: "bpe", 4: "char"}  # of SentencePiece
 NORMAL, USER_DEFINED, UNUSED = 1, 4, 5  # types of its pieces
 EXAMPLES = 12
@@ -91,15 +92,19 @@ def page_of(run, max_megabytes=16.0):
         ValueError: the run is damaged, the page does not support one of its options, or the file
             would be larger than `max_megabytes`.
     """
-    from tfformer.run import load_tokenizer, model_weights, read_config
+    from tfformer.run import load_translator, model_weights, read_config
 
     config = read_config(run)
-    search = _search(run, config)
-    model = _model(run, config)
+    require_supported(run, config)
+    translator = load_translator(run)
+    model, tokenizer = translator.model, translator.tokenizer
     require_size(run, model.count_params(), max_megabytes)
-    tokenizer = load_tokenizer(run)
-    data = {"config": model.config.to_dict(), "search": search, "examples": _examples(config)}
-    data["source"] = _side(run, "source", tokenizer.source)
+    data = {
+        "config": model.config.to_dict(),
+        "search": _search(run, translator),
+        "examples": _examples(config),
+        "source": _side(run, "source", tokenizer.source),
+    }
     if not tokenizer.is_shared:
         data["target"] = _side(run, "target", tokenizer.target)
     weights = model_weights(model)
@@ -124,25 +129,10 @@ def require_size(run, weights, max_megabytes):
         )
 
 
-def _search(run, config):
-    """The options of the run's search that the page uses; others must have their defaults."""
-    from tfformer.config.search_options import OPTIONS
-
-    given = config["search"]
-    found = {name: given.get(name, OPTIONS[name].default) for name in SEARCH}
-    found |= {name: given.get(name, default) for name, default in LENGTHS.items()}
-    for name, value in given.items():
-        if name in found or name == "max_batch_size":
-            continue
-        if name not in OPTIONS or value != OPTIONS[name].default:
-            raise ValueError(f"{run}: a page does not support the search option {name}={value!r}")
-    return found
-
-
-def _model(run, config):
-    """The model of a run that the page supports."""
+def require_supported(run, config):
+    """Raises a ValueError that names an option of the model which the page does not support."""
     from tfformer.models import ENCODER_DECODER
-    from tfformer.run import load_model, read_sizes, require_family
+    from tfformer.run import read_sizes, require_family
 
     require_family(run, config, ENCODER_DECODER)
     sizes = read_sizes(run, config)
@@ -151,13 +141,24 @@ def _model(run, config):
         if value not in values:
             words = " or ".join(repr(one) for one in values)
             raise ValueError(f"{run}: a page supports {name}={words}, got {value!r}")
-    return load_model(run)
+
+
+def _search(run, translator):
+    """The search options that the page reads. All others must have their defaults."""
+    from tfformer.config.search_options import OPTIONS
+
+    for name, value in translator.options.items():
+        if name not in SEARCH and value != OPTIONS[name].default:
+            raise ValueError(f"{run}: a page does not support the search option {name}={value!r}")
+    return {name: getattr(translator, name) for name in SEARCH}
 
 
 def _examples(config):
     """Texts that the training has kept to show its progress."""
-    found = config.get("training", {}).get("examples", [])
-    return [text for text in found if isinstance(text, str)][:EXAMPLES]
+    training = config.get("training")
+    found = training.get("examples") if isinstance(training, dict) else None
+    texts = found if isinstance(found, list) else []
+    return [text for text in texts if isinstance(text, str)][:EXAMPLES]
 
 
 def _side(run, name, side):

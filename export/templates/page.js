@@ -228,6 +228,7 @@ async function begin() {
   page = await load(JSON.parse($("model").textContent));
   $("examples").append(make("option", {value: ""}), ...page.examples.map(text => make("option", {dir: "auto"}, text)));
   $("examples").hidden = !page.examples.length;
+  $("width").value = Math.min(page.search.beam_width, 5);
   $("vocabulary").append(...page.target.pieces.map(piece => make("option", {value: piece})));
   const listen = (id, name, act) => $(id).addEventListener(name, event => { event.preventDefault(); act(event); });
   listen("form", "submit", start);
