@@ -28,7 +28,6 @@ const target = id => page.target.pieces[id];
 const sources = () => state.ids.map(id => page.source.pieces[id]);
 
 // ---- Translating ----
-
 async function start() {
   const {ids, cut} = page.source.encode($("text").value, page.search.max_source_length);
   if (ids.length < 2) return say(word("empty"));
@@ -42,8 +41,7 @@ async function start() {
   state.original = found;
   await update();
 }
-// After a change of the switches or of the forced beginning. While the original translation is being
-// written, nothing: `start` calls this at its end.
+// After a change of the switches or of the forced beginning. `start` calls it at its end.
 async function update() {
   if (!state.original) return;
   const {task} = state, change = ++state.change;
@@ -76,7 +74,6 @@ function forceAt(id) {
 }
 
 // ---- Showing ----
-
 function say(text) { $("said").textContent = text; }
 function show() {
   for (const which of ["original", "changed"]) showTranslation(which, state[which]);
@@ -153,14 +150,10 @@ function drawMap(canvas, weights, rows, columns) {
   pen.scale(scale, scale);
   Object.assign(pen, {font: FONT, fillStyle: ink, textBaseline: "middle", textAlign: "right"});
   rows.forEach((label, t) => pen.fillText(label, left - 4, top + CELL * (t + 0.5), LONGEST_LABEL));
-  columns.forEach((label, s) => {
-    pen.save();
-    pen.translate(left + CELL * (s + 0.5), top - 4);
-    pen.rotate(-Math.PI / 2);
-    pen.textAlign = "left";
-    pen.fillText(label, 0, 0, LONGEST_LABEL);
-    pen.restore();
-  });
+  pen.textAlign = "left";
+  pen.rotate(-Math.PI / 2);
+  columns.forEach((label, s) => pen.fillText(label, 4 - top, left + CELL * (s + 0.5), LONGEST_LABEL));
+  pen.rotate(Math.PI / 2);
   weights.forEach((row, t) => row.forEach((share, s) => {
     pen.fillStyle = `rgba(${blue}, ${share})`;
     pen.fillRect(left + CELL * s, top + CELL * t, CELL, CELL);
@@ -175,10 +168,8 @@ function drawMap(canvas, weights, rows, columns) {
 }
 
 // ---- Beam search ----
-
 function restartBeam() {
-  state.beam = null;
-  state.steps = [];
+  Object.assign(state, {beam: null, steps: []});
   showBeam();
 }
 function stepBeam() {
@@ -203,7 +194,6 @@ function showBeam() {
 }
 
 // ---- The language, and what each control does ----
-
 function speak(asked) {
   language = asked;
   const codes = {en: "en", zh: "zh-Hans"};

@@ -3,13 +3,12 @@
 const PAD = 0, UNK = 1, BOS = 2, EOS = 3, SPACE = "▁";
 
 const bytesOf = base64 => Uint8Array.from(atob(base64), character => character.charCodeAt(0));
-const unpacked = async base64 => {
+async function unpacked(base64) {
   const stream = new Blob([bytesOf(base64)]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
-};
+}
 
 // ---- Text to pieces and back, as SentencePiece does it ----
-
 // The rules that normalise text: a trie of UTF-8 texts (a double array), then their replacements.
 class Normalizer {
   constructor(bytes, options) {
@@ -55,7 +54,7 @@ class Normalizer {
 }
 
 class Tokenizer {
-  // side: {kind, pieces, scores, types, byteFallback, unknown} of a SentencePiece model.
+  // side: {kind, pieces, scores, types, byteFallback} of a SentencePiece model.
   constructor(side, normalizer) {
     Object.assign(this, side, {normalizer, ids: new Map(), bytes: new Map()});
     side.pieces.forEach((piece, id) => {
@@ -63,8 +62,8 @@ class Tokenizer {
       if (side.types[id] === 6) this.bytes.set(parseInt(piece.slice(1, -1)), id);
     });
     this.longest = Math.max(...[...this.ids.keys()].map(piece => [...piece].length));
-    const normal = side.scores.filter((_, id) => side.types[id] === 1);
-    this.unknownScore = Math.fround(Math.min(...normal) - 10);
+    const scores = [...this.ids.values()].map(id => side.scores[id]);
+    this.unknownScore = Math.fround(Math.min(...scores) - 10);
   }
   // The ids of a text, of at most `length` with eos at the end, and whether the text was cut.
   encode(text, length) {
@@ -114,14 +113,15 @@ class Tokenizer {
     }
   }
   decode(ids) {
+    const {prefix, merge} = this.normalizer.options;
     let text = "", bytes = [];
     const flush = () => { text += Tokenizer.characters(bytes); bytes = []; };
     for (const id of ids.filter(id => id > EOS)) {
       if (this.types[id] === 6) { bytes.push(parseInt(this.pieces[id].slice(1, -1))); continue; }
       flush();
       if (this.types[id] !== 1) continue;
-      const piece = text ? this.pieces[id] : this.pieces[id].replace(SPACE, "");
-      text += piece.replaceAll(SPACE, " ");
+      const begins = !text && (prefix || merge), piece = this.pieces[id];
+      text += (begins ? piece.replace(/^▁/, "") : piece).replaceAll(SPACE, " ");
     }
     flush();
     return text;
@@ -140,7 +140,6 @@ class Tokenizer {
 }
 
 // ---- The forward pass: a sequence is an array of rows, one row for each token ----
-
 const sum = row => row.reduce((total, value) => total + value, 0);
 const added = (x, y) => x.map((row, t) => row.map((value, i) => value + y[t][i]));
 const dot = (a, from, b, start, size) => {
@@ -148,17 +147,14 @@ const dot = (a, from, b, start, size) => {
   for (let i = 0; i < size; i++) found += a[from + i] * b[start + i];
   return found;
 };
-function softmax(scores) {
-  const largest = scores.reduce((a, b) => Math.max(a, b), -Infinity);
-  const powers = scores.map(score => score === -Infinity ? 0 : Math.exp(score - largest));
-  const total = sum(powers);
-  return powers.map(power => total ? power / total : 0);  // a row that may see nothing is 0
-}
 function logSoftmax(logits) {
   const largest = logits.reduce((a, b) => Math.max(a, b), -Infinity);
   const total = Math.log(sum(logits.map(logit => Math.exp(logit - largest))));
   return logits.map(logit => logit - largest - total);
 }
+// A row that may see nothing is 0.
+const softmax = scores => scores.some(score => score > -Infinity)
+  ? logSoftmax(scores).map(score => Math.exp(score)) : scores.map(() => 0);
 // The error function, Abramowitz and Stegun 7.1.26: wrong by at most 1.5e-7.
 function erf(x) {
   const t = 1 / (1 + 0.3275911 * Math.abs(x));
@@ -305,7 +301,6 @@ class Model {
 }
 
 // ---- Search ----
-
 // The ids that may follow, the most probable first. Pad and bos never follow; at the end only eos.
 function likeliest(logProbs, count, last = false) {
   if (last) return [EOS];
@@ -333,8 +328,8 @@ class Beam {
     this.hypotheses = [{ids: [], logProb: 0, score: 0, ended: false, parent: null}];
   }
   penalty(length) {
-    const {length_penalty: alpha, length_penalty_form: form} = this.search;
-    return (form === "power" ? length : (5 + length) / 6) ** alpha;
+    const isPower = this.search.length_penalty_form === "power";
+    return (isPower ? length : (5 + length) / 6) ** this.search.length_penalty;
   }
   // Whether no open hypothesis can overtake the best one, which has ended.
   get done() {

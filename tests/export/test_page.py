@@ -11,13 +11,14 @@ import pytest
 import tiny
 from browser import PROGRAM, Browser
 from hard_lines import hard_lines
-from paths import ROOT
+from paths import DATA, ROOT
 
 import tfformer
 from export import page
 from tfformer import Tokenizer, Transformer, TransformerConfig
 from tfformer.layers.packing import Padded
 from tfformer.text.vocabularies import PieceTable
+from training import import_marian
 
 SEARCH = {"max_source_length": 17, "max_target_length": 13}
 EXAMPLES = ["a house", "a little lake"]
@@ -170,6 +171,20 @@ def test_pieces_are_those_of_the_library(kind, browser, tmp_path):
     found = browser.run(f"{json.dumps(several)}.map(ids => page.target.decode(ids))")
     for ids, text in zip(several, found, strict=True):
         assert text == tokenizer.decode(np.array([ids], "int32"))[0].numpy().decode()
+
+
+def test_an_imported_run_has_two_tokenizers_and_unknown_pieces(browser, tmp_path):
+    assert import_marian.main([str(DATA / "marian" / "separate"), str(tmp_path / "run")]) == 0
+    opened(browser, tmp_path / "run", tmp_path / "page.html")
+    translator = tfformer.load_translator(tmp_path / "run")
+    lines = [*hard_lines(100), "a\u3042\u3044b", *tiny.sentences(20)]
+    expected = translator.tokenizer.encode_source(lines).to_list()
+    assert any(1 in ids for ids in expected) and not translator.tokenizer.is_shared
+    found = browser.run(f"{json.dumps(lines)}.map(text => page.source.encode(text, 10000).ids)")
+    assert found == expected
+    lines = [line for line, ids in zip(lines, expected, strict=True) if len(ids) > 1][-20:]
+    expected = translator.translate(lines, greedy=True)
+    assert browser.run(f"({GREEDY})({json.dumps(lines)})") == expected
 
 
 def test_a_long_text_is_cut_as_the_library_cuts_it(shown, seen):
