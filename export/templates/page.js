@@ -126,7 +126,11 @@ function showHeads() {
   $("heads").replaceChildren(...layers.flatMap((heads, layer) => heads.map((weights, head) => {
     const name = `${state.kind}.${layer}.${head}`, on = !state.off.has(name);
     const title = word(on ? "headOn" : "headOff", {layer: layer + 1, head: head + 1});
-    const toggle = () => { on ? state.off.add(name) : state.off.delete(name); update(); };
+    const toggle = event => {
+      if (!state.off.delete(name)) state.off.add(name);
+      event.currentTarget.ariaPressed = !state.off.has(name);  // at once, before the translation
+      update();
+    };
     const button = make("button", {type: "button", "aria-pressed": on, "data-head": name, onclick: toggle}, title);
     const map = make("canvas", {role: "img", "aria-label": title});
     drawMap(map, weights, rows, columns);

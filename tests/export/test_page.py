@@ -255,6 +255,20 @@ def test_a_head_and_the_mask_change_the_translation_until_they_are_undone(shown)
     assert shown.run("state.changed === null && $('causal').checked && state.off.size === 0")
 
 
+def test_the_last_of_several_quick_changes_counts(shown):
+    shown.until(DONE)
+    click = "document.querySelector('[data-head=\"cross.0.1\"]').click()"
+    shown.run(f"{click}; {click}")
+    shown.until("state.changed === null && $('undo').hidden && $('said').textContent === ''")
+    assert shown.run("state.off.size === 0 && $('changedText').textContent === ''")
+    # A new text while another is translated, and the mask meanwhile.
+    send = "$('form').requestSubmit()"
+    shown.run(f"{send}; $('causal').click(); $('text').value = 'trees by the lake'; {send}")
+    shown.until("state.changed?.ids.length && $('said').textContent === ''")
+    ids = "page.source.encode('trees by the lake', 17).ids"
+    assert shown.run(f"state.ids.join() === {ids}.join() && !state.causal")
+
+
 def test_a_forced_token_stays_and_the_translation_goes_on_from_it(shown):
     shown.until(DONE)
     original = shown.run("state.original.ids")
