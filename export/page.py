@@ -43,8 +43,6 @@ SUPPORTED = {
 SEARCH = (
     "beam_width", "length_penalty", "length_penalty_form", "max_source_length", "max_target_length",
 )  # fmt: skip
-KINDS = {1: "unigram", 2: "bpe", 4: "char"}  # of SentencePiece
-NORMAL, USER_DEFINED, UNUSED = 1, 4, 5  # types of its pieces
 EXAMPLES = 12
 
 
@@ -163,43 +161,16 @@ def _examples(config):
 
 def _side(run, name, side):
     """The tokenizer of one side, as the page reads it."""
-    from tfformer.text.vocabularies import SentencePieceModel
+    from tfformer.text.segmentation import tables_of
 
-    def refuse(what):
-        raise ValueError(f"{run}: a page does not support {what} as its {name} tokenizer")
-
-    if type(side) is not SentencePieceModel:
-        refuse(type(side).__name__)
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
-
-    model = ModelProto.FromString(side.content)
-    trainer, rules = model.trainer_spec, model.normalizer_spec
-    if side.codes is not None or side.languages is not None:
-        refuse("SentencePiece with language codes")
-    if any(piece.type in (USER_DEFINED, UNUSED) for piece in model.pieces):
-        refuse("SentencePiece with user-defined or unused pieces")
-    if trainer.model_type not in KINDS:
-        refuse("SentencePiece of whole words")
-    if trainer.treat_whitespace_as_suffix:
-        refuse("SentencePiece with treat_whitespace_as_suffix")
-    return {
-        "kind": KINDS[trainer.model_type],
-        "pieces": [piece.piece for piece in model.pieces],
-        "scores": [piece.score for piece in model.pieces],
-        "types": [piece.type for piece in model.pieces],
-        "byteFallback": trainer.byte_fallback,
-        "normalizer": {
-            "rules": _packed(rules.precompiled_charsmap),
-            "prefix": rules.add_dummy_prefix,
-            "merge": rules.remove_extra_whitespaces,
-            "escape": rules.escape_whitespaces,
-        },
-    }
-
-
-def _packed(content):
-    """Bytes as text: compressed, then base64. The same bytes give the same text."""
-    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+    try:
+        found = tables_of(side)
+    except ValueError as error:
+        raise ValueError(f"{run}: for a page, the {name} tokenizer {error}") from error
+    # Compressed without the time, so that the same run gives the same file.
+    rules = gzip.compress(found["normalizer"]["rules"], mtime=0)
+    found["normalizer"]["rules"] = base64.b64encode(rules).decode()
+    return found
 
 
 if __name__ == "__main__":

@@ -418,7 +418,9 @@ def test_another_tokenizer_or_family_and_a_large_run_are_refused(run, seen, tmp_
     folder = tmp_path / "table"
     folder.mkdir()
     tfformer.save(folder / "run", model, table)
-    refused(folder / "run", "does not support PieceTable as its source tokenizer", capsys)
+    refused(
+        folder / "run", "the source tokenizer must be a SentencePiece model, got PieceTable", capsys
+    )
     folder = tmp_path / "recurrent"
     folder.mkdir()
     config = tfformer.models.RecurrentConfig.preset("test", seen.tokenizer.source_vocabulary_size)
