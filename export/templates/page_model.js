@@ -13,24 +13,21 @@ async function unpacked(base64) {
 class Normalizer {
   constructor(bytes, options) {
     const view = new DataView(bytes.buffer);
-    this.size = bytes.length ? view.getUint32(0, true) / 4 : 0;
-    this.units = Uint32Array.from({length: this.size}, (_, n) => view.getUint32(4 + 4 * n, true));
-    this.texts = bytes.subarray(4 + 4 * this.size);
+    const length = bytes.length ? view.getUint32(0, true) / 4 : 0;  // there may be no rules
+    this.units = Uint32Array.from({length}, (_, n) => view.getUint32(4 + 4 * n, true));
+    this.texts = bytes.subarray(4 + 4 * length);
     this.options = options;
   }
   static offset(unit) { return (unit >>> 10) << ((unit & 512) >>> 6); }
   // What stands for the beginning of the text from `at` on: [its bytes, how many bytes it stands for].
   prefix(text, at) {
-    let found = null;
-    if (this.size) {
-      let place = Normalizer.offset(this.units[0]);
-      for (let n = at; n < text.length; n++) {
-        place ^= text[n];
-        const unit = this.units[place];
-        if ((unit & 0x800000ff) >>> 0 !== text[n]) break;
-        place ^= Normalizer.offset(unit);
-        if (unit >>> 8 & 1) found = [this.units[place] & 0x7fffffff, n + 1 - at];
-      }
+    let found = null, place = Normalizer.offset(this.units[0]);
+    for (let n = at; n < text.length; n++) {
+      place ^= text[n];
+      const unit = this.units[place];
+      if ((unit & 0x800000ff) >>> 0 !== text[n]) break;
+      place ^= Normalizer.offset(unit);
+      if (unit >>> 8 & 1) found = [this.units[place] & 0x7fffffff, n + 1 - at];
     }
     if (found) return [this.texts.subarray(found[0], this.texts.indexOf(0, found[0])), found[1]];
     const first = text[at], size = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
@@ -208,12 +205,10 @@ class Model {
   }
   feedForward(name, x) {
     const {activation} = this.config, act = ACTIVATIONS[activation];
-    let hidden = this.dense(`${name}/inner`, x).map(row => row.map(act));
-    if (activation.endsWith("glu")) {
-      const gate = this.dense(`${name}/gate`, x);
-      hidden = hidden.map((row, t) => row.map((value, i) => value * gate[t][i]));
-    }
-    return this.dense(`${name}/outer`, hidden);
+    const hidden = this.dense(`${name}/inner`, x).map(row => row.map(act));
+    const gate = activation.endsWith("glu") ? this.dense(`${name}/gate`, x) : null;
+    const gated = gate ? hidden.map((row, t) => row.map((value, i) => value * gate[t][i])) : hidden;
+    return this.dense(`${name}/outer`, gated);
   }
   // softmax(Q Kᵀ / √d_k) V for each head. seen(t, s): whether query t may attend to key s.
   // off[h]: the output of head h is 0. weights[h][t][s] receives the attention of all heads.
@@ -353,10 +348,8 @@ class Beam {
 
 // What the page contains, ready to use: {model, source, target, search, ...}.
 async function load(found) {
-  const side = async ({normalizer, ...rest}) => {
-    const {rules, ...options} = normalizer;
-    return new Tokenizer(rest, new Normalizer(await unpacked(rules), options));
-  };
+  const side = async ({normalizer, ...rest}) =>
+    new Tokenizer(rest, new Normalizer(await unpacked(normalizer.rules), normalizer));
   const source = await side(found.source);
   const target = found.target ? await side(found.target) : source;
   return {...found, source, target, model: new Model(found.config, found.shapes, bytesOf(found.weights))};

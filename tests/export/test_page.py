@@ -12,12 +12,13 @@ import tiny
 from browser import PROGRAM, Browser
 from hard_lines import hard_lines
 from paths import DATA, ROOT
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 import tfformer
 from export import page
 from tfformer import Tokenizer, Transformer, TransformerConfig
 from tfformer.layers.packing import Padded
-from tfformer.text.vocabularies import PieceTable
+from tfformer.text.vocabularies import PieceTable, SentencePieceModel
 from training import import_marian
 
 SEARCH = {"max_source_length": 17, "max_target_length": 13}
@@ -171,6 +172,19 @@ def test_pieces_are_those_of_the_library(kind, browser, tmp_path):
     found = browser.run(f"{json.dumps(several)}.map(ids => page.target.decode(ids))")
     for ids, text in zip(several, found, strict=True):
         assert text == tokenizer.decode(np.array([ids], "int32"))[0].numpy().decode()
+
+
+def test_a_tokenizer_may_have_no_rules_and_keep_repeated_spaces(browser, tokenizer, tmp_path):
+    model = ModelProto.FromString(tokenizer.source.content)
+    model.normalizer_spec.precompiled_charsmap = b""
+    model.normalizer_spec.remove_extra_whitespaces = False
+    side = SentencePieceModel(model.SerializeToString())
+    other = Tokenizer(side)
+    tfformer.save(tmp_path / "run", random_model(side.size), other, search=SEARCH)
+    opened(browser, tmp_path / "run", tmp_path / "page.html")
+    lines = hard_lines(200)
+    found = browser.run(f"{json.dumps(lines)}.map(text => page.source.encode(text, 10000).ids)")
+    assert found == other.encode_source(lines).to_list()
 
 
 def test_an_imported_run_has_two_tokenizers_and_unknown_pieces(browser, tmp_path):
