@@ -35,6 +35,7 @@ COMMANDS = {
         "evaluate": ("training.evaluate", "score a run on a test set"),
         "compare": ("training.compare", "compare runs on a test set, with p values"),
         "picture": ("training.picture", "draw the attention inside a translation"),
+        "page": ("export.page", "write one HTML file to look inside a small translator"),
     },
     "Export": {
         "export": ("export.saved_model", "export a run as a SavedModel for TensorFlow Serving"),

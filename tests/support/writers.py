@@ -141,6 +141,7 @@ WRITERS = {
         there=version_there, before=SHORT_EXPORT,
     ),
     "export.ctranslate2": Writer(lambda given, folder: [given.tiny, folder / "model"]),
+    "export.page": Writer(lambda given, folder: [given.tiny, folder / "page.html"]),
     "export.verify": Writer(
         lambda given, folder: [given.model, "--report", folder / "report.json"], prints=True
     ),

@@ -5,6 +5,7 @@ EXTRAS = {
     "serve": "serve",
     "client": "serve",
     "playground": "serve",
+    "page": "serve",
     "translate": "serve",
     "translate-files": "serve",
     "translate-export": "serve",
