@@ -40,7 +40,7 @@ test-slow: .venv/ready
 test-hostile: .venv/ready
 	$(BIN)/python -m pytest -m hostile -n auto --maxprocesses 4
 
-# Up to an hour. Downloads Hugging Face's transformers, PyTorch and OpenNMT-tf (3 GB) to compare with.
+# One to two hours. Downloads Hugging Face's transformers, PyTorch and OpenNMT-tf (3 GB) to compare with.
 test-nightly: .venv/ready
 	$(BIN)/python -m pytest -m nightly -n auto --maxprocesses 2
 
