@@ -63,6 +63,10 @@ SYSTEMS = [
     System("tfformer-int8-low-latency", "tfformer", {"dtype": "int8", "low_latency": True}),
     System("ctranslate2-float32", "ctranslate2", {"compute_type": "float32"}),
     System("ctranslate2-int8", "ctranslate2", {"compute_type": "int8_float32"}),
+    System("ctranslate2-float32-parts", "ctranslate2", {"compute_type": "float32", "parts": True}),
+    System(
+        "ctranslate2-int8-parts", "ctranslate2", {"compute_type": "int8_float32", "parts": True}
+    ),
     System("ctranslate2-bfloat16", "ctranslate2", {"compute_type": "bfloat16"}),
     System("opennmt", "opennmt"),
     System("marian", "marian"),

@@ -60,6 +60,8 @@ def test_bfloat16_comes_back_as_float32():
         assert file["half.bfloat16"].tobytes() == half.tobytes()
     with pytest.raises(RunError, match="half.bfloat16 must be of type uint16, got float32"):
         unpack(pack({"half.bfloat16": np.float32([1])}))
+    with pytest.raises(RunError, match="each array once"):
+        unpack(pack({"half": np.float32([1]), "half.bfloat16": np.array([1], "uint16")}))
 
 
 def test_pickles_are_refused():

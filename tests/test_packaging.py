@@ -23,7 +23,7 @@ def workflow(name):
     return found
 
 
-@pytest.mark.parametrize("name", ["ci.yml", "publish.yml"])
+@pytest.mark.parametrize("name", ["ci.yml", "nightly.yml", "publish.yml"])
 def test_an_action_is_pinned_by_its_commit(name):
     steps = [step for job in workflow(name)["jobs"].values() for step in job["steps"]]
     used = [step["uses"] for step in steps if "uses" in step]
@@ -36,6 +36,13 @@ def test_ci_runs_on_every_python_that_the_package_names():
     assert job["strategy"]["matrix"]["python"] == PYTHONS
     assert PROJECT["project"]["requires-python"] == f">={PYTHONS[0]}"
     assert job["steps"][-1] == {"run": ".ci/run"} and (ROOT / ".ci" / "run").stat().st_mode & 0o100
+
+
+def test_what_ci_leaves_out_is_tested_every_week():
+    found = workflow("nightly.yml")
+    assert found["on"]["schedule"] == [{"cron": "17 3 * * 6"}]
+    commands = [step["run"] for step in found["jobs"]["nightly"]["steps"] if "run" in step]
+    assert commands == ["make test-nightly", "make test-hostile"]
 
 
 def test_only_a_tag_publishes_and_only_what_was_built_and_checked():

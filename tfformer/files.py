@@ -26,7 +26,7 @@ PARTIAL_NAME = r"\..+\.[0-9a-f]{16}\.partial"  # of a file or folder while it is
 # The maximum size of a JSON or text file, in bytes. Parsed, it takes about ten times the memory.
 LONGEST_TEXT = 100_000_000
 # What ends the name of an array that is stored as bfloat16.
-HALF = ".bfloat16"
+BFLOAT16 = ".bfloat16"
 # The files in which Linux gives the memory limit of a container: cgroup version 2, and 1.
 MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -329,8 +329,10 @@ def write_arrays(file, arrays):
     stored by its bits, and its name there ends with `.bfloat16`."""
     stored = {}
     for name, array in arrays.items():
-        is_half = array.dtype == ml_dtypes.bfloat16
-        stored[name + HALF if is_half else name] = array.view("uint16") if is_half else array
+        array = np.asarray(array)
+        if array.dtype == ml_dtypes.bfloat16:
+            name, array = name + BFLOAT16, array.view("uint16")
+        stored[name] = array
     np.savez(file, **stored)
 
 
@@ -350,14 +352,18 @@ def unpack(content):
         if sum(one.file_size for one in members) > len(content):
             raise ValueError("its arrays must each have bytes of their own")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            return {name.removesuffix(HALF): _whole(name, file[name]) for name in file.files}
+            found = {name.removesuffix(BFLOAT16): _read(file, name) for name in file.files}
+            if len(found) < len(file.files):
+                raise ValueError("it must have each array once")
+            return found
     except Exception as error:  # of many types, depending on the damaged byte
         raise RunError(f"no whole .npz file: {error}") from error
 
 
-def _whole(name, array):
-    """An array as `write_arrays` received it, but bfloat16 as float32."""
-    if not name.endswith(HALF):
+def _read(file, name):
+    """An array of an .npz file; one stored as bfloat16 becomes float32."""
+    array = file[name]
+    if not name.endswith(BFLOAT16):
         return array
     if array.dtype != "uint16":
         raise ValueError(f"{name} must be of type uint16, got {array.dtype}")

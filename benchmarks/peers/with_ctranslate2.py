@@ -1,6 +1,7 @@
 """CTranslate2 with random weights of the job's size, written by its own converter's specs.
 
-Option of the job: `compute_type`. The version shows which one CTranslate2 really uses.
+Options of the job: `compute_type`; the version shows which one CTranslate2 really uses. `parts`:
+whether the threads take a part of a request each, instead of sharing its operations.
 """
 
 import tempfile
@@ -11,14 +12,15 @@ from benchmarks.peers.protocol import Peer, serve
 def load(job):
     import ctranslate2
 
+    parts = (job["threads"] or 2) if job["options"].get("parts") else 1
     with tempfile.TemporaryDirectory() as folder:
         random_model(job["size"], job["vocabulary"]).save(folder)
         translator = ctranslate2.Translator(
             folder,
             device="cpu",
             compute_type=job["options"]["compute_type"],
-            inter_threads=1,
-            intra_threads=job["threads"] or 0,
+            inter_threads=parts,
+            intra_threads=1 if parts > 1 else job["threads"] or 0,
         )
 
     def decode(sentences):
@@ -27,7 +29,7 @@ def load(job):
             beam_size=job["beam_width"],
             min_decoding_length=job["steps"],
             max_decoding_length=job["steps"],
-            max_batch_size=0,
+            max_batch_size=-(-len(sentences) // parts) if parts > 1 else 0,
         )
 
     return Peer(

@@ -92,7 +92,7 @@ class SelfAttention:
     def __init__(self, layer, name, fusing):
         self.heads = Heads(layer, fusing.few_rows)
         projections = [layer.query_projection, layer.key_projection, layer.value_projection]
-        # A norm of the queries would undo the scale in their weights, so its gain contains it.
+        # The norm would cancel a scale in the query weights, so its gain contains the scale.
         has_norm = layer.query_norm is not None
         scale = 1.0 if has_norm else self.heads.scale
         self.qkv = Dense(projections, f"{name}/qkv", fusing, [scale, 1.0, 1.0])

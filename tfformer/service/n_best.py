@@ -72,8 +72,8 @@ def checked_options(generation, asked):
 def _n_best(generation, source_ids, asked):
     """Compute the outputs that `beam_search` and `beam_search_ids` share.
 
-    The graph has two loops: one with all rules and one without those that cost time at each step.
-    A request that turns on none of these takes the second.
+    The graph has two loops, with and without the rules that cost time at each step. If a request
+    uses none of these rules, the second loop runs.
     """
     options = checked_options(generation, asked)
     source_ids = generation.checked_rows("rows", source_ids, options["beam_width"])

@@ -73,6 +73,7 @@ def write(imported, directory):
     small |= {"d_model": 2 * config.num_heads, "d_ff": 1}
     model = FAMILIES[family].model(dataclasses.replace(config, **small))
     SERVICES[family](model, imported.tokenizer, **search)
+    # Most importers do this when they read a matrix; here, for embeddings and the other importers.
     weights = {name: compact(array) for name, array in imported.weights.items()}
     parts = family, config, weights, imported.tokenizer, search
     training = {"imported": imported.origin}

@@ -44,6 +44,7 @@ GATED = {"silu": "swiglu", "gelu_tanh": "geglu"}
 TABLE = "model.embed_tokens.weight"
 NORM = {"weight": "gamma"}
 WINDOW = 4096  # the originals' default
+QWEN_3_HEAD = 128  # the same
 LARGEST = sys.float_info.max
 # Of the rotary positions of Llama 3.1: our layers have these.
 LLAMA_3 = {"low_freq_factor": 1, "high_freq_factor": 4}
@@ -90,6 +91,8 @@ def _read_options(path):
     heads = found.get("num_attention_heads")
     if found.get("num_key_value_heads") is None:
         found["num_key_value_heads"] = heads
+    if found["model_type"] == QWEN_3:
+        found.setdefault("head_dim", QWEN_3_HEAD)
     if found.get("head_dim") is None and type(heads) is int and heads:
         found["head_dim"] = found["hidden_size"] // heads if _divides(found, heads) else None
     for name, default in FRACTIONS.items():

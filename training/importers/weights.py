@@ -100,9 +100,9 @@ def compact(array):
     any other array as it is."""
     if array.ndim < 2 or array.dtype != "float32":
         return array
-    bits = array.view("uint32")
-    if (bits[0] & LOWER).any() or (bits & LOWER).any():  # one row usually decides
-        return array
+    for rows in array.view("uint32"):  # the first row usually decides
+        if (rows & LOWER).any():
+            return array
     return array.astype(ml_dtypes.bfloat16)
 
 

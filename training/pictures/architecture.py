@@ -127,7 +127,7 @@ def _layer(config, length, causal, crosses=False):
     if config.attention_positions != "none":
         heads += f", {config.attention_positions}"
     if config.query_key_norm:
-        heads += ", RMSNorm of each"
+        heads += ", RMSNorm of queries and keys"
     if config.key_value_heads != config.num_heads:
         heads += f", {config.key_value_heads} of keys"
     parts = [(f"{kind}\n{heads}", "attention")]

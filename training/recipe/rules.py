@@ -178,7 +178,7 @@ def require_teachable(recipe):
     task = TASKS[recipe.task]
     if not task.taught:
         raise ValueError(
-            f"--teachers are for --family transformer and recurrent, got the family {task.family}"
+            f"--teachers need --family transformer or recurrent, got the family {task.family}"
         )
     if recipe.teacher_weight == 1 and recipe.r_drop:
         raise ValueError(f"r_drop must be 0 with teacher_weight=1, got {recipe.r_drop}")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from stopped import assert_goes_on
+from tiers import slow_or_nightly
 
 from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
 from tfformer import run as runs
@@ -81,8 +82,9 @@ def test_several_methods_go_on_bit_for_bit(files, whole, tmp_path):
     assert moved and all(np.abs(w).max() > 1e-4 for w in moved)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["minimum-risk", "self-critical"])
+@pytest.mark.parametrize(
+    "kind", slow_or_nightly(["minimum-risk", "self-critical"], ["self-critical"])
+)
 def test_a_training_by_reward_goes_on_bit_for_bit(files, whole, tmp_path, kind):
     options = ["--init", str(whole), "--reward", kind, "--reward-samples", "3"]
     assert train.main(words(files, tmp_path / "whole", *options)) == 0

@@ -195,7 +195,7 @@ def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
         (["one"], ["--teacher-weight", "1.5"], 2, r"teacher_weight must be in \[0, 1\], got 1.5"),
         (["one"], ["--vocabulary-size", "300"], 2, "--vocabulary-size cannot be given with --teac"),
         (["one"], ["--family", "non-autoregressive"], 2,
-         "--teachers are for --family transformer and recurrent, got the family non-auto"),
+         "--teachers need --family transformer or recurrent, got the family non-auto"),
         ([], ["--teacher-weight", "0.3"], 2, "--teacher-weight needs --teachers"),
     ],
 )  # fmt: skip
