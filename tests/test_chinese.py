@@ -9,9 +9,16 @@ from blocks import blocks_of, prose_of
 from paths import ROOT
 
 TUTORIAL = notebooks.TUTORIAL
+GUIDE = ROOT / "docs" / "guide"
 PAGES = [
     (ROOT / "README.md", ROOT / "README.zh.md"),
     (TUTORIAL / "README.md", TUTORIAL / "zh" / "README.md"),
+]
+# The README of the Chinese guide lists only the pages that there are in Chinese.
+GUIDE_PAGES = [
+    (GUIDE / path.name, path)
+    for path in sorted((GUIDE / "zh").glob("*.md"))
+    if path.name != "README.md"
 ]
 NOTEBOOKS = [(path, TUTORIAL / "zh" / path.name) for path in notebooks.paths()]
 CODE = re.compile(r"`[^`\n]+`")
@@ -29,6 +36,11 @@ def headings(text):
 def rows(text):
     """The number of cells of each row of the tables."""
     return [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]
+
+
+def table_numbers(text):
+    """The numbers of each row of the tables."""
+    return [numbers(line) for line in text.splitlines() if line.startswith("| ")]
 
 
 def fenced(text):
@@ -82,6 +94,15 @@ def differences(english, chinese, pages):
 def test_a_page_says_the_same(pages):
     english, chinese = (page.read_text(encoding="utf-8") for page in pages)
     assert differences(english, chinese, pages) == {}
+
+
+@pytest.mark.parametrize("pages", GUIDE_PAGES, ids=[path.stem for path, _ in GUIDE_PAGES])
+def test_a_page_of_the_guide_says_the_same(pages):
+    english, chinese = (page.read_text(encoding="utf-8") for page in pages)
+    assert differences(english, chinese, pages) == {}
+    assert table_numbers(english) == table_numbers(chinese)
+    assert f"\n[中文](zh/{pages[0].name})\n" in english
+    assert f"\n[English](../{pages[0].name})\n" in chinese
 
 
 @pytest.mark.parametrize("pages", NOTEBOOKS, ids=[path.stem for path, _ in NOTEBOOKS])
