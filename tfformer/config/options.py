@@ -128,9 +128,7 @@ class StackOptions:
     rotary_length: int = option(
         8192, "with rotary_factor: the text length before the wavelengths grew", minimum=1
     )
-    query_key_norm: bool = option(
-        False, "RMSNorm of the queries and keys of each head of self-attention"
-    )
+    query_key_norm: bool = option(False, "RMSNorm of the queries and keys of each head")
 
     # Whether the model has attention heads, and whether it can be trained here.
     HAS_HEADS, IS_TRAINED = True, True
