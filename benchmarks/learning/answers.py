@@ -2,11 +2,12 @@
 
     python -m benchmarks.learning.answers --out runs/answers
 
-Two artificial languages have the same sources. In `one answer`, each source word has one
-translation. In `many answers`, it has three synonyms, drawn at random. In both, the ending of a
-word agrees with the gender of the word before it, as an adjective with its noun. In training, some
-targets are cut short, as in real corpora. So every translation can be checked: is each word a
-synonym of its source word, with the right ending, and is none missing?
+Two artificial languages have the same sources, whose words are as unequally frequent as those of a
+text. In `one answer`, each source word has one translation. In `many answers`, it has three
+synonyms, drawn at random. In both, the ending of a word agrees with the gender of the word before
+it, as an adjective with its noun. In training, some targets are cut short, as in real corpora. So
+every translation can be checked: is each word a synonym of its source word, with the right ending,
+and is none missing?
 
 Small translators are trained with several seeds. The first table shows whether beam search finds
 more right translations than greedy search. For the second, the third word of each greedy
@@ -24,11 +25,12 @@ import sys
 from pathlib import Path
 
 from benchmarks import machine
-from tfformer.terminal.command import Parser, count
+from tfformer.terminal.command import Parser
 
 LANGUAGES = {"one answer": 1, "many answers": 3}  # synonyms in use
-CONCEPTS, GENDERS, CUT = 60, 3, 0.03
-SIZES = {"train": 20_000, "val": 300, "test": 1000}
+CONCEPTS, GENDERS, CUT, EPOCHS = 500, 3, 0.03, 20
+FREQUENCIES = [1 / n for n in range(1, CONCEPTS + 1)]
+SIZES = {"train": 12_000, "val": 300, "test": 1000}
 TRAINING = (
     "--num-encoder-layers 2 --num-decoder-layers 2 --d-model 64 --d-ff 128 --dropout 0.1 "
     "--vocabulary-size 1000 --max-tokens 64 --batch-tokens 2000 --warmup-steps 300 --cores 1"
@@ -40,7 +42,7 @@ SEARCHES = {
     "beam of 16": {"beam_width": 16, "length_penalty": 0.0},
     "beam of 4, length penalty 1": {"beam_width": 4, "length_penalty": 1.0},
 }
-REPLACED, AFTER = 2, 3  # the place of the replaced word, and how many words after it count
+REPLACED, AFTER = 2, 3  # the position of the replaced word, and how many words after it count
 
 
 def parser():
@@ -48,7 +50,6 @@ def parser():
     parser = Parser("benchmarks.learning.answers", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of corpora and runs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default 0 1 2")
-    parser.add_argument("--epochs", type=count(), default=8, help="default 8")
     return parser
 
 
@@ -88,9 +89,9 @@ class Language:
 
     def pairs(self, split, synonyms):
         """(concepts, target words) of a split."""
-        rng = random.Random(f"{split} {synonyms}")
+        sources, rng = random.Random(split), random.Random(f"{split} {synonyms}")
         for _ in range(SIZES[split]):
-            concepts = rng.sample(range(CONCEPTS), rng.randint(6, 10))
+            concepts = self._drawn(sources, sources.randint(6, 10))
             words = []
             for concept in concepts:
                 gender = rng.randrange(GENDERS) if synonyms > 1 else concept % GENDERS
@@ -99,9 +100,19 @@ class Language:
                 words = words[: rng.randint(1, len(words) - 1)]
             yield concepts, words
 
+    @staticmethod
+    def _drawn(rng, length):
+        """Different concepts. The n-th is drawn 1 / n times as often as the first, as words are in
+        a text, so some are rare in training."""
+        found = {}
+        while len(found) < length:
+            [concept] = rng.choices(range(CONCEPTS), FREQUENCIES)
+            found[concept] = None
+        return [*found]
+
     def right(self, concepts, words, synonyms):
-        """Whether each target word is right at its place; one more False if one is missing or too
-        much."""
+        """Whether each target word is right at its position; one more False if a word is missing or
+        extra."""
         found = []
         for n, word in enumerate(words[: len(concepts)]):
             concept, gender = self.known.get(word[:-1], (None, None))
@@ -127,8 +138,8 @@ def _run(command, options):
             words = [
                 *("--source", folder / "train.source", "--target", folder / "train.target"),
                 *("--val-source", folder / "val.source", "--val-target", folder / "val.target"),
-                *("--run", run, "--seed", seed, "--epochs", options.epochs),
-                *("--validate-every", options.epochs, "--average", 1, *TRAINING),
+                *("--run", run, "--seed", seed, "--epochs", EPOCHS),
+                *("--validate-every", EPOCHS, "--average", 1, *TRAINING),
                 *(["--resume"] if (run / "checkpoints").exists() else []),
             ]
             if code := train.main([str(word) for word in words]):
@@ -172,7 +183,7 @@ def _searched(translator, language, tests, synonyms):
 
 
 def _replaced(translator, language, tests, synonyms):
-    """{kind of the word at REPLACED: shares of right words at the next places, and of right rests}.
+    """{kind of the word at REPLACED: shares of right next words, and of right rests}.
 
     Only of sentences whose greedy translation is right.
     """
@@ -200,11 +211,10 @@ def _replaced(translator, language, tests, synonyms):
                 language.right(tests[n], words, synonyms)[REPLACED + 1 :]
                 for n, words in zip(good, continued, strict=True)
             ]
-            places = [
-                statistics.mean(place < len(rest) and rest[place] for rest in rests)
-                for place in range(AFTER)
+            positions = [
+                statistics.mean(n < len(rest) and rest[n] for rest in rests) for n in range(AFTER)
             ]
-            found[kind] = [*places, statistics.mean(all(rest) for rest in rests)]
+            found[kind] = [*positions, statistics.mean(all(rest) for rest in rests)]
     return found
 
 
@@ -223,7 +233,7 @@ def _continued(translator, sources, rows):
 
 
 def _print_searches(searched):
-    print("| language | search | right, % | words, of those in the source | p, beside greedy |")
+    print("| language | search | right, % | words, of those in the source | p against greedy |")
     print("|---|---|--:|--:|--:|")
     for (name, search), seeds in searched.items():
         shares = [100 * statistics.mean(right for right, _ in rows) for rows in seeds]
@@ -236,8 +246,8 @@ def _print_searches(searched):
 
 
 def _print_replaced(replaced):
-    places = " | ".join(f"word {n + 1} after it" for n in range(AFTER))
-    print(f"\n| language | the third word is | {places} | the whole rest |")
+    words = " | ".join(f"word {n + 1} after it" for n in range(AFTER))
+    print(f"\n| language | the third word is | {words} | the whole rest |")
     print(f"|---|---|{'--:|' * (AFTER + 1)}")
     for (name, kind), seeds in replaced.items():
         columns = zip(*seeds, strict=True)
@@ -246,7 +256,8 @@ def _print_replaced(replaced):
 
 
 def _rights(seeds):
-    return [right for rows in seeds for right, _ in rows]
+    """For each sentence, how many of the seeds translate it right."""
+    return [sum(right for right, _ in rows) for rows in zip(*seeds, strict=True)]
 
 
 def _spread(values):
@@ -257,9 +268,9 @@ def _spread(values):
 
 
 def _sign_test(ours, theirs):
-    """The two-sided p of a sign test over the sentences in which the two differ."""
-    wins = sum(a and not b for a, b in zip(ours, theirs, strict=True))
-    losses = sum(b and not a for a, b in zip(ours, theirs, strict=True))
+    """The two-sided p of a sign test over the sentences in which two lists of numbers differ."""
+    wins = sum(a > b for a, b in zip(ours, theirs, strict=True))
+    losses = sum(b > a for a, b in zip(ours, theirs, strict=True))
     total, fewer = wins + losses, min(wins, losses)
     tail = sum(math.comb(total, k) for k in range(fewer + 1)) / 2**total
     return min(1.0, 2 * tail)
