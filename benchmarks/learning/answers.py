@@ -25,6 +25,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import machine
+from tfformer.files import write_lines
 from tfformer.terminal.command import Parser
 
 LANGUAGES = {"one answer": 1, "many answers": 3}  # synonyms in use
@@ -127,7 +128,7 @@ def _run(command, options):
     from training import train
 
     language = Language()
-    print(f"{machine.describe()}; {datetime.date.today()}", file=sys.stderr)
+    print(f"{machine.sentence(machine.describe())}, {datetime.date.today()}.\n")
     options.out.mkdir(parents=True, exist_ok=True)
     searched, replaced = {}, {}
     for name, synonyms in LANGUAGES.items():
@@ -145,12 +146,14 @@ def _run(command, options):
             if code := train.main([str(word) for word in words]):
                 return code
             known = language, tests, synonyms
-            for search, fields in SEARCHES.items():
-                translator = load_translator(run, max_target_length=64, **fields)
+            translators = {
+                search: load_translator(run, max_target_length=64, **fields)
+                for search, fields in SEARCHES.items()
+            }
+            for search, translator in translators.items():
                 rows = _searched(translator, *known)
                 searched.setdefault((name, search), []).append(rows)
-            greedy = load_translator(run, max_target_length=64, **SEARCHES["greedy"])
-            for kind, row in _replaced(greedy, *known).items():
+            for kind, row in _replaced(translators["greedy"], *known).items():
                 replaced.setdefault((name, kind), []).append(row)
     _print_searches(searched)
     _print_replaced(replaced)
@@ -164,7 +167,7 @@ def _write(language, folder, synonyms):
     for split, pairs in corpus.items():
         lines = [(_source(language, concepts), " ".join(words)) for concepts, words in pairs]
         for side, texts in zip(("source", "target"), zip(*lines, strict=True), strict=True):
-            (folder / f"{split}.{side}").write_text("".join(f"{text}\n" for text in texts))
+            write_lines(folder / f"{split}.{side}", texts)
     return corpus
 
 

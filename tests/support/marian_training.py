@@ -5,7 +5,7 @@
 PYTHON is one with `torch`, `transformers` and `sentencepiece`. FOLDER is then what
 `MarianMTModel.from_pretrained` and `python -m training.import_marian` read: 3 + 3 layers of width
 256, a SentencePiece model of 4,000 pieces a side and one vocabulary of both, as OPUS-MT has them.
-It is trained for so many minutes, in one thread, to be a model like others; not a good one.
+One thread trains it for --minutes: long enough that its translations end, not to make it good.
 """
 
 import argparse

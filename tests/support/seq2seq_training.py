@@ -4,8 +4,8 @@
 
 PYTHON is one with `torch`, `transformers`, `tokenizers` and `sentencepiece`. FOLDER is then what
 `tfformer import` reads: 3 + 3 layers of width 256 and 8,000 pieces for both languages, T5 1.1 with
-gated GELU or BART with byte-level BPE. It is trained for so many minutes, in one thread, to be a
-model like others; not a good one.
+gated GELU or BART with byte-level BPE. One thread trains it for --minutes: long enough that its
+translations end, not to make it good.
 """
 
 import argparse

@@ -93,15 +93,13 @@ class SelfAttention:
         self.heads = Heads(layer, fusing.few_rows)
         projections = [layer.query_projection, layer.key_projection, layer.value_projection]
         # The norm would cancel a scale in the query weights, so its gain contains the scale.
-        has_norm = layer.query_norm is not None
-        scale = 1.0 if has_norm else self.heads.scale
+        self.has_norms = layer.query_norm is not None
+        scale = 1.0 if self.has_norms else self.heads.scale
         self.qkv = Dense(projections, f"{name}/qkv", fusing, [scale, 1.0, 1.0])
-        self.norms = ()
-        if has_norm:
-            names = f"{name}/query_norm", f"{name}/key_norm"
-            norms = zip((layer.query_norm, layer.key_norm), names, strict=True)
-            self.norms = tuple(fusing.inference_layer(*norm) for norm in norms)
-            fusing.weights[names[0]]["gain"] *= self.heads.scale
+        if self.has_norms:
+            self.query_norm = fusing.inference_layer(layer.query_norm, f"{name}/query_norm")
+            self.key_norm = fusing.inference_layer(layer.key_norm, f"{name}/key_norm")
+            fusing.weights[self.query_norm.name]["gain"] *= self.heads.scale
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
         self.places = layer.places and fusing.inference_layer(layer.places, f"{name}/places")
         self.watcher = None  # as in the layer
@@ -109,9 +107,8 @@ class SelfAttention:
     def __call__(self, weights, x, batch, length, attend):
         """Rows -> rows; `attend(queries, keys, values)`, each [B, H, T, K], returns rows."""
         queries, keys, values = self.heads.split_own(self.qkv(weights, x), batch, length)
-        if self.norms:
-            norms = zip(self.norms, (queries, keys), strict=True)
-            queries, keys = (norm(weights, heads) for norm, heads in norms)
+        if self.has_norms:
+            queries, keys = self.query_norm(weights, queries), self.key_norm(weights, keys)
         return self.output(weights, attend(queries, keys, values))
 
     def attend(self, weights, queries, keys, values, bias, causal=False, caches=None):

@@ -1,5 +1,6 @@
 """The weights of a model of another system. Each is taken once, by name and shape."""
 
+import contextlib
 import functools
 import json
 from collections.abc import Callable
@@ -113,22 +114,30 @@ def read_safetensors(path):
         ValueError: it is no safetensors file, or its header does not fit the file.
     """
     open_regular(path).close()  # not a pipe, on which the library would wait
-    try:
-        with safetensors.safe_open(path, "np") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is damaged, or no safetensors file: {error!s:.300}") from error
+    with _opened(path) as file:
+        names = file.keys()
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
     read = functools.partial(_read_array, path)
     return {name: Stored(shape, functools.partial(read, name)) for name, shape in shapes.items()}
 
 
 def _read_array(path, name):
     """Reads one array. The file is mapped, and closing it unmaps what was read."""
-    with safetensors.safe_open(path, "np") as file:
+    with _opened(path) as file:
         try:
             return file.get_tensor(name)
         except (AttributeError, TypeError) as error:  # NumPy lacks the number format
             raise ValueError(f"{name} must be of floats that NumPy has: {error}") from error
+
+
+@contextlib.contextmanager
+def _opened(path):
+    """An open safetensors file. A damaged one is a ValueError."""
+    try:
+        with safetensors.safe_open(path, "np") as file:
+            yield file
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is damaged, or no safetensors file: {error!s:.300}") from error
 
 
 def _read_parts(index):
