@@ -10,6 +10,7 @@ seeds and scored by `training.evaluate`:
     train = ["rooms", "--epochs", "8"]       # arguments of the training of every row
     evaluate = ["--recipe", "rooms"]         # arguments of its evaluation
     picture = ["val_loss", "accuracy"]       # for --picture: a column of log.csv, a score
+    p_from = "first"                         # a column p, of the difference in BLEU from that row
     [figures]                                # scores of the evaluation: title and format
     accuracy = ["accuracy", "{:.3f}"]
     [rows]
@@ -20,7 +21,8 @@ seeds and scored by `training.evaluate`:
 {data} is the folder of --data, {here} the folder of the study. If an option is given twice, that of
 the row is used. Besides the scores there are `minutes`, `parameters` (millions), `epochs_to_99`
 (greedy BLEU on val), `last_...` from the last row of log.csv, and `groups.NAME.bleu` for a recipe's
-groups.
+groups. p is that of `training.compare.significance`. With p_from = "previous", it is the difference
+from the row before. Without p_from there is no p.
 
 Trainings run in parallel on the CPU, a core each. The first seed of every row comes before any
 second seed. Each is a run directory in --out with its log beside it. After an interruption, the
@@ -30,6 +32,7 @@ Exit codes: 0 the table is complete; 1 an error of a training or a run; 2 wrong 
 interrupted.
 """
 
+import itertools
 import math
 import os
 import signal
@@ -62,6 +65,7 @@ class Study:
         evaluate: arguments of `training.evaluate`.
         figures: {name: (title, format)}
         picture: (a column of `log.csv`, the name of a figure). Default: the loss, the last figure.
+        p_from: "first", "previous", or None: the row that the others are compared with.
 
     Raises:
         ValueError: the file has an error; the message names both.
@@ -73,10 +77,9 @@ class Study:
             found = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is no TOML: {error}") from error
-        known = {"train": list, "evaluate": list, "picture": list}
+        known = {"train": list, "evaluate": list, "picture": list, "p_from": str}
         known |= {"figures": dict, "rows": dict, "before": dict}
-        found.setdefault("before", {})
-        found.setdefault("picture", [])
+        found = {"before": {}, "picture": [], "p_from": ""} | found
         for name, kind in known.items():
             if not isinstance(found.get(name), kind):
                 raise ValueError(f"{path} must have {name!r}, a {kind.__name__}")
@@ -99,6 +102,9 @@ class Study:
                 f"{path}: picture must be a column of log.csv and one of the figures "
                 f"{', '.join(self.figures)}, got {self.picture}"
             )
+        self.p_from = found["p_from"] or None
+        if self.p_from not in (None, "first", "previous"):
+            raise ValueError(f"{path}: p_from must be 'first' or 'previous', got {self.p_from!r}")
 
     def _filled(self, where, words):
         """Replaces each {name} in arguments."""
@@ -132,6 +138,7 @@ class Training:
         name = file_name(row) if seed is None else f"{file_name(row)}-{seed}"
         self.run, self.log = study.out / name, study.out / f"{name}.log"
         self.scores = None if seed is None else study.out / f"{name}.scores.json"
+        self.translations = study.out / f"{name}.translations.txt"
         self.words = [*words, "--cores", "1", *(["--seed", str(seed)] if self.scores else [])]
 
     def begin(self):
@@ -148,6 +155,8 @@ class Training:
             call(["training.train", *self.words, "--run", str(self.run), "--resume"], self.log)
         if self.scores and not self.scores.exists():
             output = ["--output", str(self.scores)]
+            if self.study.p_from:
+                output += ["--translations", str(self.translations)]
             call(["training.evaluate", str(self.run), *self.study.evaluate, *output], self.log)
 
     def history(self):
@@ -167,6 +176,32 @@ class Training:
             weights = read_arrays(self.run / read_config(self.run)["weights"])
             found["parameters"] = sum(weight.size for weight in weights.values()) / 1e6
         return found | {f"last_{name}": value for name, value in history[-1].items()} | scores
+
+
+def p_values(study, trainings):
+    """The p of each row of a study, {row: p}; None if the study asks for none.
+
+    Args:
+        study: a `Study`.
+        trainings: its `Training`s; those that are not finished do not count.
+    """
+    if study.p_from is None:
+        return None
+    from training.compare import significance
+    from training.evaluate import parser, read_test_set
+
+    pairs, _ = read_test_set(parser().parse_args(["run", *study.evaluate]), "run")
+    references, systems = [pair.target for pair in pairs], {}
+    for training in trainings:
+        if training.figures():
+            texts = training.translations.read_text(encoding="utf-8").split("\n")[:-1]
+            systems.setdefault(training.row, []).append(texts)
+    if study.p_from == "first":
+        return significance(systems, references)
+    found, rows = {}, list(systems)
+    for row, other in itertools.pairwise(rows):
+        found |= significance({row: systems[row], other: systems[other]}, references)
+    return found
 
 
 def flat(scores):
@@ -229,7 +264,7 @@ def _run(command, options):
     except (ValueError, OSError) as error:
         return command.fail(error)
     print(f"{machine.sentence(machine.describe())}, a core a training\n")
-    print(table(trainings, MINUTES | study.figures))
+    print(table(trainings, MINUTES | study.figures, p_values(study, trainings)))
     return 0 if all(training.figures() for training in trainings) else 1
 
 

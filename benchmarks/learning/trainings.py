@@ -75,8 +75,7 @@ def table(trainings, columns, significance=None):
         trainings: each has `row`, its name, and `figures()`, numbers by name, or None if it is not
             finished.
         columns: {the name of a figure: (title, format)}; minutes have no deviation.
-        significance: the p-values of `training.compare.significance` by row, for a last column.
-            Default: no such column.
+        significance: p-values by row, for a last column. Default: no such column.
     """
     rows = {}
     for training in trainings:
@@ -88,7 +87,7 @@ def table(trainings, columns, significance=None):
         if name not in names:
             print(f"not every row has the figure {name}: no column", file=sys.stderr)
     titles = ["seeds", *(columns[name][0] for name in names)]
-    titles += [] if significance is None else ["p, difference in BLEU from the first row"]
+    titles += [] if significance is None else ["p"]
     lines = [f"| | {' | '.join(titles)} |", "|---|" + "--:|" * len(titles)]
     for row, found in rows.items():
         cells = [str(len(found))]
