@@ -5,12 +5,24 @@ from pathlib import Path
 
 from training.step.machine import describe, lines, sentence
 
-__all__ = ["anonymous_mib", "describe", "processor_seconds", "resident_mib", "sentence"]
+__all__ = [
+    "anonymous_mib",
+    "describe",
+    "peak_mib",
+    "processor_seconds",
+    "resident_mib",
+    "sentence",
+]
 
 
 def resident_mib(process_id):
     """The resident set size of a process in MiB."""
     return _status_mib(process_id, "VmRSS")
+
+
+def peak_mib(process_id="self"):
+    """The maximum resident set size so far, in MiB."""
+    return _status_mib(process_id, "VmHWM")
 
 
 def anonymous_mib(process_id="self"):
