@@ -1,11 +1,11 @@
-"""Fixtures that several test files share: random numbers and weights, files, a served model."""
+"""Fixtures that several test files share: random numbers, random weights, files, a served model."""
 
 import os
 import random
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Else gRPC says that a server has gone, into what another test captures by then. It reads the
-# variable when it is imported; the processes that tests start are not to inherit it.
+# Otherwise gRPC logs that a server has stopped, into the output that another test captures. It
+# reads the variable when it is imported. Processes that tests start must not inherit it.
 os.environ["GRPC_VERBOSITY"] = "NONE"
 
 import grpc  # noqa: E402, F401
@@ -17,7 +17,8 @@ import pytest  # noqa: E402
 
 
 def pytest_fixture_setup(fixturedef):
-    """The same weights in every run of the same tests: Keras takes its seeds from `random`."""
+    """Makes the weights the same in each run of the same tests: Keras takes its seeds from
+    `random`."""
     random.seed(fixturedef.argname)
 
 
@@ -32,14 +33,16 @@ def rng():
 
 @pytest.fixture(scope="session")
 def randomise():
-    """Move every weight: biases and gains too, whose 0 and 1 would hide that they are unused."""
+    """Changes all weights, also biases and gains: their initial 0 and 1 would hide that they are
+    unused."""
 
     def run(layer):
         rng = np.random.default_rng(11)
         for variable in layer.trainable_variables:
             variable.assign(variable + rng.normal(scale=0.3, size=variable.shape))
         for variable in layer.non_trainable_variables:
-            # Those of BatchNorm. Its variances are large, or a softmax behind it is all or nothing.
+            # Weights of BatchNorm. Its variances are large, because otherwise a later softmax
+            # saturates.
             if variable.name == "moving_mean":
                 variable.assign(rng.normal(scale=0.3, size=variable.shape))
             if variable.name == "moving_variance":
@@ -51,7 +54,7 @@ def randomise():
 
 @pytest.fixture
 def reload(tmp_path):
-    """The model that a `.keras` file gives back; nothing is passed as `custom_objects`."""
+    """Loads a model from its `.keras` file, without `custom_objects`."""
     import keras
 
     def run(model):
@@ -63,7 +66,7 @@ def reload(tmp_path):
 
 @pytest.fixture
 def same_dropout():
-    """`same_dropout(layer)` is a function that winds the layer's random numbers back to here."""
+    """`same_dropout(layer)` returns a function that resets the layer's random numbers."""
 
     def run(layer):
         states = [variable for variable in layer.variables if "seed_generator" in variable.path]
@@ -81,7 +84,8 @@ def same_dropout():
 
 @pytest.fixture(scope="module")
 def translator_served():
-    """The `Translator` of `served_model`; for one module: who seeds ends its tokenizer."""
+    """The `Translator` of `served_model`. It is made for each module, because seeding ends its
+    tokenizer."""
     import tiny
 
     return tiny.translator_served()
@@ -89,7 +93,7 @@ def translator_served():
 
 @pytest.fixture(scope="session")
 def served_model(tmp_path_factory):
-    """A base directory whose version 1 is a SavedModel with all signatures, warm-up included."""
+    """A base directory; version 1 is a SavedModel with all signatures and warm-up requests."""
     import tiny
     from shared import once
 
@@ -101,9 +105,9 @@ def served_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def short(tmp_path_factory):
-    """The served model with two signatures and one warm-up request: a server is soon done with it.
+    """The served model with two signatures and one warm-up request, so that a server loads it fast.
 
-    They are `serving_default` and `translate_document`.
+    The signatures are `serving_default` and `translate_document`.
     """
     import tiny
     from serving import write_log

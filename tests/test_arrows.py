@@ -1,7 +1,7 @@
-"""Which way imports point: a table of parts, and what each may import. A file in no part fails.
+"""The directions of imports: a table of the parts, and what each may import. Each file has a part.
 
-A part is a folder, or a file that is a part by itself; a file is in the part with the longest name
-that its path begins with. Other packages count only for the parts that run on Keras alone.
+A part is a folder or a single file. A file belongs to the part with the longest name that its path
+begins with. Other packages are checked only for the parts that need Keras alone.
 """
 
 import ast
@@ -12,7 +12,7 @@ from paths import ROOT
 
 # Part -> the parts that it may import. `tfformer` is the page of public names.
 ARROWS = {
-    # The library, from the ground up.
+    # The library, from the bottom to the top.
     "tfformer/terminal": "",
     "tfformer/registry": "",
     "tfformer/annotations": "",
@@ -37,7 +37,7 @@ ARROWS = {
     "tfformer/run": "tfformer/files tfformer/layers tfformer/models tfformer/text tfformer/service",
     "tfformer/shortlist": "tfformer/config tfformer/files tfformer/text",
     "tfformer/__init__": "tfformer/checkout tfformer/registry",
-    # What makes weights.
+    # What trains models.
     "training/data": "tfformer",
     "training/metrics": "",
     "training/methods": "tfformer",
@@ -66,7 +66,7 @@ ARROWS = {
     "training": "tfformer training/command_line training/data training/evaluation "
     "training/importers training/metrics training/pictures training/preparation training/recipe "
     "training/report training/step training/tasks training/trainer",
-    # What makes a service.
+    # What makes and serves a service.
     "export/remote": "export/capi",
     "export/capi": "tfformer/checkout tfformer/terminal",
     "export/verification": "tfformer export/capi",
@@ -74,19 +74,20 @@ ARROWS = {
     "export/artifacts": "tfformer export/serving export/verification",
     "export": "tfformer export/artifacts export/capi export/remote export/serving "
     "export/verification",
-    # What people build with it.
+    # What users build with it.
     "examples": "tfformer",
 }
-# The types of annotations, which every part may import.
+# The types for annotations, which each part may import.
 FOR_ALL = {"tfformer/annotations"}
 KERAS_ALONE = (
     "annotations config ctc files schedule backend layers loss metrics models __init__ run".split()
 )
 TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
-# TensorFlow's own part of a Keras-only part: each says so, and is imported only where that backend
-# runs.
+# The parts of a Keras-only part that need TensorFlow. Each says so, and is imported only if
+# TensorFlow is the backend.
 TENSORFLOW_ALONE = {"tfformer/backend/random_bytes.py", "tfformer/backend/replicas.py"}
-# Ids and pieces are the text part's own; who opens a SentencePiece model outside it, and why.
+# Only the text part handles ids and pieces. These other parts open a SentencePiece model, for the
+# reasons given.
 OPENED_BY = {
     "benchmarks/same_weights.py": "CTranslate2's own way from a text, which is compared",
     "benchmarks/wrapped.py": "a vocabulary with the special ids of a T5, for KerasHub's tokenizer",
@@ -101,14 +102,14 @@ def files() -> list[Path]:
 
 
 def part(path: Path) -> str | None:
-    """The part of a file, by its path; None if it is in none."""
+    """The part of a file, by its path, or None."""
     name = path.with_suffix("").as_posix()
     inside = [r for r in ARROWS if name == r or name.startswith(f"{r}/")]
     return max(inside, key=len, default=None)
 
 
 def module_file(name: str) -> Path | None:
-    """The file of this project that a module is; None for another package's."""
+    """The file of a module of this project; None for a module of another package."""
     path = Path(*name.split("."))
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if (ROOT / file).is_file():
@@ -117,7 +118,7 @@ def module_file(name: str) -> Path | None:
 
 
 def imported(path: Path) -> set[str]:
-    """The modules that a file imports, wherever in it."""
+    """The modules that a file imports, anywhere in it."""
     found = set()
     for node in ast.walk(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.Import):
@@ -134,13 +135,13 @@ def imported(path: Path) -> set[str]:
 
 
 def reached(path: Path) -> set[str]:
-    """The parts that a file imports from, besides its own."""
+    """The other parts that a file imports from."""
     found = filter(None, map(module_file, imported(path)))
     return {part(file) for file in found} - {part(path)}
 
 
 def allowed(name: str) -> set[str]:
-    """What a part may import; for who is not in `tfformer`, all of that is open."""
+    """What a part may import. Parts outside `tfformer` may import all of `tfformer`."""
     parts = set(ARROWS[name].split()) | FOR_ALL
     if "tfformer" in parts:
         parts |= {r for r in ARROWS if r.startswith("tfformer/")}
@@ -192,7 +193,7 @@ def test_keras_hub_is_imported_by_its_own_command_alone():
 
 
 def opens_sentencepiece(path: Path) -> bool:
-    """Whether a file imports the library, or names tensorflow-text's way to it."""
+    """Whether a file imports SentencePiece, or tensorflow-text's functions for it."""
     tree = ast.walk(ast.parse((ROOT / path).read_text()))
     attributes = {node.attr for node in tree if isinstance(node, ast.Attribute)}
     packages = {name.split(".")[0] for name in imported(path)}

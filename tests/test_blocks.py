@@ -1,7 +1,8 @@
-"""The blocks of the pages are read as who uses them does: by shell, parsers, JSON, TOML, Python.
+"""Each fenced block of the pages is parsed as a user's program would: shell, commands, JSON, TOML,
+Python.
 
-What can be done here is done by tests/test_blocks_run.py. What cannot stands in `ELSEWHERE`, by the
-first word of the command, and in `LANGUAGES`, each with its reason and with what is checked of it.
+tests/test_blocks_run.py runs the blocks that can be run here. `ELSEWHERE` (by the first word of a
+command) and `LANGUAGES` list the others, each with the reason and with what is checked.
 """
 
 import importlib
@@ -34,56 +35,56 @@ def test_blocks_of_shell_are_shell():
 
 
 def check_make(words):
-    """The targets are those of the Makefile."""
+    """Checks that the Makefile has the targets."""
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(words[1:]) <= targets
 
 
 def check_pip(words):
-    """The extras are those of the project."""
+    """Checks that the project has the extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for extras in re.findall(r"\[(.*?)\]", " ".join(words)):
         assert set(extras.split(",")) <= set(project["optional-dependencies"])
 
 
 def check_file(words):
-    """The program, or the one that is run, is a file of the project."""
+    """Checks that the program, or the file that it runs, is a file of the project."""
     path = ROOT / (words[1] if words[0] in ("python", "sh") else words[0])
     assert path.is_file(), path
 
 
 def check_curl(words):
-    """The path is one of the server, the body what it understands."""
+    """Checks that the server has the path, and that it can read the body."""
     assert words[1] == "-d"
     check_body(words[2])
     check_url(words[3])
 
 
 def check_url(text):
-    """An address of the server: host, port, a path that it answers to."""
+    """Checks the address of a server: host, port, and a path that it answers."""
     match = re.fullmatch(r"(?:http://)?localhost:8501(/.*)", text)
     assert match and http.PREDICT.fullmatch(match[1]), text
 
 
 def check_body(text):
-    """A body of JSON asks a signature that there is, with inputs that it has."""
+    """Checks that a JSON body names an existing signature and its inputs."""
     body = json.loads(text)
     assert ("instances" in body) != ("inputs" in body), text
     check_names(body.get("signature_name", "serving_default"), set(body.get("inputs", ())))
 
 
 def check_names(signature, inputs):
-    """A signature of a translator, and inputs of it."""
+    """Checks the name of a translator's signature and the names of its inputs."""
     assert signature in served_table.SIGNATURES, signature
     known = set(served_table.SIGNATURES[signature][0])
     assert inputs <= known, f"{signature} has no {inputs - known}"
 
 
 def check_nothing(words):
-    """Words of the shell itself."""
+    """Accepts any arguments, for commands of the shell itself."""
 
 
-# {the first word of a command that is not run here: (why, what is checked of it)}
+# {the first word of a command that is not run here: (the reason, the check)}
 ELSEWHERE = {
     ".ci/run": ("runs all tests", check_file),
     "awk": ("is of every Unix", check_nothing),
@@ -118,7 +119,7 @@ def test_what_is_not_run_here_has_a_reason(command):
 
 
 def check_other(command):
-    """Checks a command that is none of `python -m`."""
+    """Checks a command that is not `python -m`."""
     if command.words[:2] == ("python", "-c"):
         exec(compile(command.words[2], "-c", "exec"), {})
     elif command.words[0] == "python":
@@ -141,7 +142,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def parsed(world, monkeypatch):
-    """Gives what a command's own parser makes of its arguments; nothing is done."""
+    """Returns a function that parses a command's arguments by its own parser, without running it."""
     monkeypatch.chdir(world)
     monkeypatch.setattr(Parser, "run", lambda self, _, given=None: self.parse_args(given))
 
@@ -149,7 +150,7 @@ def parsed(world, monkeypatch):
 
 
 def main_of(command):
-    """The function that a command of `python -m` runs."""
+    """The function that a command of `python -m` calls."""
     module = importlib.import_module(command.module)
     if hasattr(module, "__path__"):
         module = importlib.import_module(f"{command.module}.__main__")
@@ -157,7 +158,7 @@ def main_of(command):
 
 
 def arguments_of(command, folder):
-    """The arguments of a command, with something for its three dots."""
+    """The arguments of a command, with a value in place of its three dots."""
     arguments = blocks_world.with_files(command, folder)
     if "..." in arguments:
         place = arguments.index("...")
@@ -169,7 +170,7 @@ def arguments_of(command, folder):
 @each([command for command in EACH if command.module and "examples" not in command.module])
 def test_the_parser_accepts_a_command(command, parsed, capsys):
     if command in MENTIONED and not command.arguments:
-        # A name alone; `training.dates` and others need no more.
+        # A module without a command line, such as `training.dates`.
         assert callable(main_of(command))
         return
     try:
@@ -184,7 +185,7 @@ def test_an_example_is_there(command):
 
 
 def resolves(command):
-    """Whether a command is a training that does not go on with the settings of another."""
+    """Whether a command is a training that does not resume with the settings of another one."""
     is_training = command.module == "training.train" and bool(command.arguments)
     return is_training and "--resume" not in command.words
 
@@ -196,9 +197,9 @@ def test_a_training_has_its_files_and_settings(command, world, monkeypatch, caps
 
 
 def assert_resolved(command, folder, capsys):
-    """Its files can be read, and all that holds is printed as TOML by --print-config.
+    """Checks that its files can be read and that --print-config prints all settings as TOML.
 
-    As a training that begins does it; the files of recipes are theirs.
+    It reads them as a new training does. The files of recipes are not checked here.
     """
     train, words = importlib.import_module("training.train"), arguments_of(command, folder)
     code = train.main([*words, "--print-config"])
@@ -221,7 +222,7 @@ def test_variables_in_front_of_a_command_are_understood():
     assert seen
 
 
-# {a language: (why its blocks are not run by these tests, or how they are)}
+# {a language: (why its blocks are not run here, or how they are run)}
 LANGUAGES = {
     "bash": "tests/test_blocks_run.py",
     "sh": "tests/test_blocks_run.py",

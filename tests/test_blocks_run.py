@@ -1,7 +1,8 @@
-"""What the pages say is done: each page's commands and Python, one after the other, in a world.
+"""Runs the commands and the Python of each page, one after the other, in a folder with the files
+they name.
 
-A training is not done here, nor is what needs a server or minutes: see `ONLY_PARSED`, and
-tests/test_blocks.py, which has every command read by its own parser.
+Trainings, and commands that need a server or minutes, are not run: see `ONLY_PARSED`.
+tests/test_blocks.py parses each command by its own parser.
 """
 
 import ast
@@ -21,7 +22,7 @@ from paths import ROOT
 
 from tfformer.service.translation import serving_default
 
-# {a module, or a package of them: why its commands are not run here}
+# {a module or a package of modules: why its commands are not run here}
 ONLY_PARSED = {
     "training.train": "trains for minutes; tests/test_blocks.py resolves its settings",
     "benchmarks": "measures for minutes to hours",
@@ -31,22 +32,22 @@ ONLY_PARSED = {
     "export.playground": "serves until it is stopped; tests/export/test_playground.py",
     "export.saved_model": "takes a minute; tests/export/test_quick.py and others",
 }
-# An import of a model by its name on the hub is a download.
+# An import of a model by its name on the hub, which downloads it.
 DOWNLOAD = re.compile(r"tfformer import(-marian)? [\w-]+/[\w.-]+ ")
-# {a package: why a program that imports it may be compiled alone, where it is not installed}
+# {a package: why a program that imports it may only be compiled if it is not installed}
 ELSEWHERE = {"apache_beam": "has an environment of its own; tests/export/test_translate_files.py"}
 # {a page: why its functions run eagerly}
 EAGER = {"docs/guide/fit_your_own.md": "XLA would compile its two steps for half a minute"}
-# {a page: why what it saves has one signature}
+# {a page: why the SavedModels that it writes have only one signature}
 FEW = {"README.md": "all are traced for a quarter of a minute; tests/service/test_save.py"}
 PAGES = [
     page
     for page in blocks.PAGES
     if any(block.language in ("python", *blocks.SHELL) for block in blocks.page_blocks(page))
 ]
-# Its functions are tested one by one in tests/test_tfformer_command.py.
+# tests/test_tfformer_command.py tests its functions one by one.
 NIGHTLY = {"docs/guide/install.md"}
-# The pages whose blocks take more than two seconds: those that write a SavedModel, and others.
+# Pages whose blocks take more than two seconds, mostly because they write a SavedModel.
 SLOW = {
     "README.md",
     "docs/guide/better_translations.md",
@@ -67,7 +68,7 @@ SLOW = {
 
 
 def is_run(command):
-    """Whether a command is run for real; an unknown module is, and so shows itself."""
+    """Whether a command is run. An unknown module is run too, so it fails visibly."""
     module = command.module
     known = module in ONLY_PARSED or module.split(".")[0] in ONLY_PARSED
     return bool(module) and not known and not DOWNLOAD.match(str(command))
@@ -75,7 +76,7 @@ def is_run(command):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The world as it is made once; each page has a copy."""
+    """The folder with the files, made once; each page gets a copy."""
     folder = tmp_path_factory.mktemp("world")
     blocks_world.make_texts(folder)
     blocks_world.make_runs(folder)
@@ -84,7 +85,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def page():
-    """The page whose blocks run, of a test that is of a page."""
+    """The page whose blocks a test runs."""
     return ""
 
 
@@ -98,7 +99,7 @@ def world(made, page, tmp_path, monkeypatch):
 
 
 def done(command, folder, monkeypatch, capfd):
-    """The exit code of a command, run in this process in a folder; its output is where it says."""
+    """Runs a command in this process in a folder; returns its exit code. Redirections are followed."""
     text = f"{' '.join(command.fed[1:])}\n"
     if command.reads:
         text = (folder / command.reads).read_text(encoding="utf-8")
@@ -116,7 +117,7 @@ def done(command, folder, monkeypatch, capfd):
 
 
 def missing(program):
-    """The packages that a program imports, and that are not installed."""
+    """The packages that a program imports and that are not installed."""
     nodes = list(ast.walk(ast.parse(program)))
     names = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
@@ -125,7 +126,7 @@ def missing(program):
 
 
 def assert_names_are_there(program):
-    """What a program takes from this project stands in its files."""
+    """Checks that the modules of this project have the names that a program imports."""
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.ImportFrom) and (ROOT / node.module.split(".")[0]).is_dir():
             path = ROOT.joinpath(*node.module.split(".")).with_suffix(".py")
@@ -136,19 +137,19 @@ def assert_names_are_there(program):
 
 
 def earlier(page):
-    """The pages before one: what stands word for word there too is not done once more."""
+    """The pages before one. A block that an earlier page has too is run only once."""
     return blocks.PAGES[: blocks.PAGES.index(page)] if page in blocks.PAGES else []
 
 
 def calls_before(page):
-    """The programs' calls for their effect of the pages before one."""
+    """The expression statements of the programs of earlier pages."""
     found = [block for block in blocks.all_blocks("python") if block.page in earlier(page)]
     lines = [one for block in found for one in ast.parse(block.text).body]
     return {ast.unparse(one) for one in lines if isinstance(one, ast.Expr)}
 
 
 def run_program(block, names, folder):
-    """Runs a block of Python in the namespace of its page."""
+    """Runs a Python block in the namespace of its page."""
     if absent := missing(block.text):
         assert absent <= set(ELSEWHERE), f"{block.name} needs {absent}"
         compile(block.text, block.name, "exec")

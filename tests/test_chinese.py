@@ -1,4 +1,5 @@
-"""The Chinese pages say what the English ones say: the same headings, code, numbers and links."""
+"""The Chinese pages have the content of the English ones: the same headings, code, numbers and
+links."""
 
 import re
 from collections import Counter
@@ -14,7 +15,7 @@ PAGES = [
     (ROOT / "README.md", ROOT / "README.zh.md"),
     (TUTORIAL / "README.md", TUTORIAL / "zh" / "README.md"),
 ]
-# The README of the Chinese guide lists only the pages that there are in Chinese.
+# The README of the Chinese guide lists only pages that exist in Chinese.
 GUIDE_PAGES = [
     (GUIDE / path.name, path)
     for path in sorted((GUIDE / "zh").glob("*.md"))
@@ -39,7 +40,7 @@ def rows(text):
 
 
 def table_numbers(text):
-    """The numbers of each row of the tables."""
+    """The numbers in each row of the tables."""
     return [numbers(line) for line in text.splitlines() if line.startswith("| ")]
 
 
@@ -49,14 +50,15 @@ def fenced(text):
 
 
 def without_prose(block):
-    """A block as it is; of the tree of folders, whose comments are prose, the folders."""
+    """A block as it is. The comments in the tree of folders are prose, so only its folders are
+    kept."""
     if "tfformer/  " not in block:
         return block
     return [line.split()[0] for line in block.splitlines()]
 
 
 def links(text, page):
-    """The links, as what they lead to; two pages that are one another's are one."""
+    """The pages that the links lead to. A page and its translation count as one."""
     found = []
     for link in LINK.findall(text):
         path, _, anchor = link.partition("#")
@@ -68,7 +70,7 @@ def links(text, page):
 
 
 def numbers(text):
-    """The numbers of the prose, but those that a language writes as words."""
+    """The numbers in the prose, without those that a language writes as words."""
     text = prose_of(text)
     for part in (CODE, FORMULA):
         text = part.sub(" ", text)
@@ -76,7 +78,7 @@ def numbers(text):
 
 
 def differences(english, chinese, pages):
-    """What one of two texts has and the other has not, by its kind."""
+    """What only one of two texts has, by kind."""
     kinds = {
         "headings": headings,
         "rows": rows,

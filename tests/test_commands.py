@@ -1,6 +1,6 @@
-"""What all commands share: they are listed, and TensorFlow is imported without its remarks.
+"""Rules for all commands: they are listed, and they import TensorFlow without its log lines.
 
-The module of training stands for that of export too: test_numbers.py says that they are the same.
+The package `training` stands for `export` too; test_numbers.py shows that they behave alike.
 """
 
 import importlib
@@ -110,7 +110,7 @@ FULL = "standard output: [Errno 28] No space left on device"
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 def test_a_result_that_cannot_be_printed_is_an_error_and_a_remark_on_one_is_none():
-    """In one process each; a buffer is written by the command, not when Python ends."""
+    """Each case has a process. The command writes the buffer itself, not Python at its exit."""
     program = """
 import sys
 from tfformer.terminal.command import Parser
@@ -153,7 +153,7 @@ def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(leve
 
 @pytest.mark.parametrize("package", ["training", "export"])
 def test_help_and_wrong_usage_import_no_tensorflow(package):
-    """One process for all: each help is printed, and neither Keras nor TensorFlow is imported."""
+    """One process prints all help texts; neither Keras nor TensorFlow is imported."""
     names = [f"{package}.{name}" for name, _ in listing.commands(ROOT / package)]
     program = f"""
 import contextlib, importlib, sys

@@ -1,4 +1,5 @@
-"""TransformerConfig: validated, frozen, the same after a round trip, the paper's sizes by name."""
+"""TransformerConfig: validated, frozen, the same after a round trip; presets have the paper's
+sizes."""
 
 import dataclasses
 import json

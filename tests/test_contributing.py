@@ -1,4 +1,4 @@
-"""The table "Which file to change" of CONTRIBUTING.md names files and names that exist."""
+"""The table "Which file to change" of CONTRIBUTING.md names existing files and names."""
 
 import re
 

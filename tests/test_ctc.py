@@ -1,4 +1,4 @@
-"""CTC: every way to say a text, one by one, and a peer's loss."""
+"""CTC compared with a sum over all alignments and with another implementation of the loss."""
 
 import itertools
 
@@ -14,7 +14,7 @@ B, P, V = 3, 5, 4
 
 
 def said(places):
-    """What these places say, in plain Python: the second route."""
+    """The text that these positions spell, in plain Python: the second implementation."""
     grouped = [place for place, _ in itertools.groupby(places)]
     return [place for place in grouped if place != 0]
 
@@ -41,7 +41,7 @@ def test_the_likelihood_is_the_sum_over_all_ways(logits):
 
 
 def test_places_of_padding_behind_change_nothing(logits):
-    """As a `NonAutoregressive` model pads: a place that surely says blank."""
+    """A `NonAutoregressive` model pads like this: a padded position predicts blank with certainty."""
     blank = np.tile(np.where(np.arange(V) == 0, 0.0, -1e4), (B, 3, 1))
     longer = np.concatenate([logits, blank], axis=1)
     np.testing.assert_allclose(
@@ -75,7 +75,7 @@ def test_loss_and_gradient_are_those_of_tensorflow(rng):
 
 
 def test_a_text_with_too_few_places_counts_nothing(logits):
-    """Three times the same label needs two blanks between: five places."""
+    """A label three times needs two blanks between them, so five positions."""
     labels = np.array([[2, 2, 2]] * B)
     assert (np.array(ctc_log_likelihood(labels, logits[:, :4])) <= IMPOSSIBLE / 2).all()
     assert np.isfinite(ctc_log_likelihood(labels, logits)).all()

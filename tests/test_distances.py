@@ -1,4 +1,4 @@
-"""Losses beside cross-entropy: by hand, by their dense formulas, and their gradients."""
+"""Other losses than cross-entropy: by hand, by their dense formulas, and their gradients."""
 
 import keras
 import numpy as np
@@ -42,7 +42,7 @@ def test_squared_is_the_dense_formula(logits, smoothing):
 
 @smoothings
 def test_kl_has_the_gradient_of_cross_entropy_and_squared_another(logits, smoothing):
-    """The target is fixed, and its entropy with it."""
+    """The target is fixed, and so is its entropy."""
     logits = tf.Variable(logits)
     losses = [kind(smoothing) for kind in (SmoothedCrossEntropy, KLDivergence, SquaredDistance)]
     with tf.GradientTape(persistent=True) as tape:
@@ -61,5 +61,5 @@ def test_they_come_back_from_their_configuration(kind, logits):
     assert type(other) is kind and other.get_config() == loss.get_config()
     rows = np.concatenate([logits, logits])
     labels = np.concatenate([LABELS, LABELS])
-    # Two equal passes: R-Drop adds nothing.
+    # For two equal passes, R-Drop adds nothing.
     np.testing.assert_allclose(other(labels, rows), kind(0.37)(LABELS, logits), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""The documentation names what there is: links, anchors, commands, folders, tests."""
+"""The documentation names only what exists: links, anchors, commands, folders, tests."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
 
 
 def parts(text):
-    """The prose of a page, its fenced blocks, and its headings, a fence's `#` not among them."""
+    """The prose of a page, its fenced blocks, and its headings. A `#` inside a fence is no heading."""
     prose, fenced, headings, inside = [], [], [], False
     for line in text.splitlines():
         if line.lstrip().startswith("```"):
@@ -40,7 +40,7 @@ def parts(text):
 
 
 def anchors(headings):
-    """The anchors that GitHub makes of headings: a repeated one gets a number."""
+    """The anchors that GitHub gives to headings; a repeated heading gets a number."""
     found = set()
     for heading in headings:
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
@@ -100,7 +100,7 @@ def test_readme_has_six_rows_of_figures():
 
 
 def tree():
-    """(path, comment) of each entry of the tree in the README; two spaces are one level."""
+    """(path, comment) of each entry of the tree in the README, where two spaces are one level."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = text.split("\n## The tree\n")[1].split("```")[1]
     folders = []

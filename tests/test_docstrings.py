@@ -1,4 +1,4 @@
-"""The docstrings of the public names: each has an example that runs, and says what is raised."""
+"""The docstring of each public name has an example that runs, and lists the errors."""
 
 import ast
 import doctest
@@ -15,7 +15,7 @@ import tfformer
 
 NAMES = sorted(tfformer.__all__)
 RAISED = {"ValueError", "TypeError", "RunError"}
-# What the examples need not import.
+# Names that the examples need not import.
 KNOWN = {
     **{name: getattr(tfformer, name) for name in NAMES},
     "keras": keras,
@@ -28,7 +28,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run(name, docstring):
-    """(examples, failures) of a docstring, in a namespace of its own; what fails is printed."""
+    """(examples, failures) of a docstring in a new namespace; failures are printed."""
     test = doctest.DocTestParser().get_doctest(docstring, dict(KNOWN), name, None, 0)
     return test.examples, doctest.DocTestRunner(optionflags=OPTIONS).run(test).failed
 
@@ -36,7 +36,7 @@ def run(name, docstring):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_of_a_public_name_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # Before the example makes a tokenizer: seeding ends those that there are.
+    # Before the example makes a tokenizer, because seeding ends existing ones.
     keras.utils.set_random_seed(7)
     docstring = inspect.getdoc(getattr(tfformer, name))
     assert "\nExample" in docstring
@@ -45,14 +45,14 @@ def test_the_example_of_a_public_name_runs(name, tmp_path, monkeypatch):
     assert 2 <= sum(bool(line.strip()) for e in examples for line in e.source.splitlines()) <= 6
 
 
-# What makes a class, and what Keras calls of it: its docstring says what these raise.
+# Methods that create a class or that Keras calls; the docstring of the class lists their errors.
 OF_THE_CLASS = ("__init__", "__post_init__", "__call__", "build", "call")
 
 
 def public(name):
-    """(name, its docstring, the functions that run where it is called) of a name and its methods.
+    """(name, docstring, the functions that run when it is called) of a name and of its methods.
 
-    Of a class, what it inherits from another class of the library is its own.
+    A method that a class inherits from another class of the library belongs to that class.
     """
     value = getattr(tfformer, name)
     if not inspect.isclass(value):
@@ -74,14 +74,14 @@ def public(name):
 
 
 def raised(function):
-    """The names of the errors, of those in `RAISED`, that a function raises in its own body."""
+    """The errors of `RAISED` that the body of a function raises."""
     source = textwrap.dedent(inspect.getsource(function))
     raises = [node.exc for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Raise)]
     return RAISED & {getattr(getattr(error, "func", None), "id", None) for error in raises}
 
 
 def silent(docstring, functions):
-    """The errors that the functions raise, and that the docstring does not name."""
+    """The errors that the functions raise and the docstring does not name."""
     section = inspect.cleandoc(docstring or "").partition("\nRaises:\n")[2].split("\n\n")[0]
     return {error for f in functions for error in raised(f) if f"    {error}: " not in section}
 

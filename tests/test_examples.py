@@ -1,4 +1,4 @@
-"""Every file of `examples` does what it says: it learns its task, on texts that it has not seen."""
+"""Each file of `examples` learns its task and is scored on texts that it has not seen."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""One file, whole or not at all; arrays there and back."""
+"""A file is written completely or not at all; arrays are the same after a round trip."""
 
 import io
 import os
@@ -83,7 +83,7 @@ def test_arrays_that_unpack_to_more_than_their_file_are_refused():
     assert len(unpack(npz("a", "b"))) == 2
     with pytest.raises(RunError, match="must not be compressed"):
         unpack(npz("a", compression=zipfile.ZIP_DEFLATED))
-    content = npz("a", "b")  # with the second in the table of contents, but not in the file
+    content = npz("a", "b")  # the table of contents has the second member, but the file does not
     first, second = content.index(b"PK\x03\x04"), content.rindex(b"PK\x03\x04")
     table = content[content.index(b"PK\x01\x02") :].replace(
         second.to_bytes(4, "little"), first.to_bytes(4, "little")
@@ -117,7 +117,7 @@ def test_what_no_memory_holds_is_not_read(read, tmp_path):
 
 
 def test_a_link_to_a_file_is_read(tmp_path):
-    """A folder of Hugging Face's hub has its files so."""
+    """The folders of Hugging Face's hub contain such links."""
     (tmp_path / "file").write_bytes(b"content")
     (tmp_path / "link").symlink_to("file")
     assert read_bytes(tmp_path / "link") == b"content"
@@ -155,7 +155,7 @@ def test_hidden_files_of_killed_processes_are_swept_and_no_others(tmp_path):
     assert names(tmp_path) == [".a.mine.partial", ".b.0123456789abcdef.partial"]
 
 
-# A folder, whole or not at all.
+# A folder is written completely or not at all.
 
 LEFT = ".old.0123456789abcdef.partial"
 

@@ -1,7 +1,7 @@
-"""A `.keras` file of each registered class, written on 2026-11-23, loads for ever.
+"""A `.keras` file of each registered class, written on 2026-11-23, must load in all later versions.
 
-`tests/support/write_keras_files.py` wrote them. If this fails, the loading has to be mended, not
-the stored files: people have others like them.
+`tests/support/write_keras_files.py` wrote them. If this test fails, repair the loading and not the
+stored files, because users have such files.
 """
 
 import json
@@ -34,7 +34,7 @@ def stored_inputs(answers, name):
 
 
 def classes_in(value):
-    """The registered names that a stored configuration holds, at any depth."""
+    """The registered names in a stored configuration, at any depth."""
     if isinstance(value, dict):
         own = {value["registered_name"]} if value.get("registered_name") else set()
         return own.union(*map(classes_in, value.values()))

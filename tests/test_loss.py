@@ -1,4 +1,4 @@
-"""The loss is the dense formula over real tokens; metrics are global, never means of means."""
+"""The loss is the dense formula over real tokens. Metrics are over all tokens, not means of means."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.37])
 
 @pytest.fixture
 def labels():
-    # Rows of 5, 2 and 1 tokens: a mean over rows is another number than a mean over tokens.
+    # Rows of 5, 2 and 1 tokens, so that a mean over rows differs from a mean over tokens.
     return np.array([[5, 10, 1, 7, 3], [4, 3, 0, 0, 0], [3, 0, 0, 0, 0]])
 
 
@@ -52,7 +52,8 @@ def test_sample_weight_of_a_row_or_a_token(labels, logits, rng, size):
 
 @smoothings
 def test_the_gradient_written_out_is_the_derivative(labels, logits, rng, smoothing):
-    """p - q, of each token times what reaches it, beside TensorFlow's own derivative."""
+    """p - q of each token, times the gradient of its output, compared with TensorFlow's own
+    derivative."""
     weights = rng.random((B, T)).astype("float32")
     variable = tf.Variable(logits)
     with tf.GradientTape(persistent=True) as tape:
@@ -74,7 +75,8 @@ def test_logits_of_any_size_give_finite_losses_and_gradients(labels):
 
 
 def test_r_drop_is_equation_4_halved(labels, logits, rng):
-    """Of two passes: the mean of both cross-entropies, and alpha / 2 the symmetric divergence."""
+    """Of two passes: the mean of both cross-entropies, plus alpha / 2 times the symmetric
+    divergence."""
     alpha = 5.0
     second = rng.normal(scale=2, size=logits.shape).astype("float32")
     variable = tf.Variable(np.concatenate([logits, second]))
@@ -148,7 +150,7 @@ def test_loss_config_round_trip(labels, logits):
 @pytest.mark.parametrize("outside", [-1, -100, V, 2**31 - 1])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_label_that_is_no_id_is_nan_in_loss_and_gradient(labels, logits, outside, compiled):
-    """Never the logit of a neighbour; the other tokens have what they had."""
+    """It does not read the logit of a neighbour, and the other tokens keep their values."""
     labels[0, 1] = outside
 
     @tf.function(jit_compile=compiled)
@@ -188,7 +190,7 @@ def batches(rng):
         labels = rng.integers(1, V, size=(len(lengths), 7))
         labels = labels * (np.arange(7) < np.array(lengths)[:, None])
         logits = rng.normal(size=(len(lengths), 7, V)).astype("float32")
-        # Half of the labels are made likely, so that neither metric is at its chance level.
+        # Half of the labels become likely, so that no metric is at chance level.
         logits += 4 * np.eye(V)[labels].astype("float32") * (rng.random((len(lengths), 7, 1)) < 0.5)
         yield labels, logits
 

@@ -1,4 +1,4 @@
-"""The map of a course names what there is: each row has code and a test, by their files."""
+"""Each row of the map of a course names existing code and an existing test."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ ROWS = [
 
 
 def defined(path):
-    """The names of the functions and classes of a file, also of those inside a class."""
+    """The names of the functions and classes of a file, also of those in a class."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     kinds = ast.FunctionDef | ast.ClassDef
     return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}

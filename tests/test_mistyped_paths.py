@@ -1,4 +1,4 @@
-"""Each command says what is wrong with a path before it imports TensorFlow, which takes seconds."""
+"""Each command reports a wrong path before it imports TensorFlow, which takes seconds."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 
 from paths import ROOT
 
-# (arguments, exit code, what the line says). There are a run, a folder and two files.
+# (arguments, exit code, words of the message). The folder has a run, a folder and two files.
 CASES = [
     ("export.verify typo", 2, "directory must exist, got 'typo'"),
     ("export.verify saved --requests typo", 2, "--requests must be a JSON file, 'typo'"),
@@ -79,7 +79,7 @@ CASES = [
     (f"export.saved_model {'long' * 100} out", 1, "File name too long"),
     ("training.translate run --picture typo/x.png", 1, "--picture must be in a folder that exi"),
 ]
-# Runs them one after the other: [[exit code, standard error, whether TensorFlow is there], ...].
+# Runs them one after the other: [[exit code, standard error, whether TensorFlow is imported], ...].
 PROGRAM = """
 import contextlib, importlib, io, json, sys
 found = []

@@ -1,4 +1,4 @@
-"""Numbers of options, in every command: what none can be is one line, and exit code 2."""
+"""For a number out of range, each option of each command gives one line and exit code 2."""
 
 import argparse
 import importlib
@@ -10,7 +10,7 @@ from tfformer.terminal import listing
 from tfformer.terminal.command import Number, Parser
 
 BIG, LONG = "1" + "0" * 30, "9" * 5000
-# What no option of a kind can be. One of recipes may be infinite.
+# Values that no option of a kind accepts. One option of recipes may be infinite.
 WRONG = {"INT": [BIG, f"-{BIG}", LONG, f"-{LONG}", "inf", "nan", "1.5", "x", ""],
          "FLOAT": ["nan", "-inf", "-1e400", f"-{BIG}", "x", ""]}  # fmt: skip
 INFINITE = ["inf", "1e400", LONG]
@@ -19,7 +19,7 @@ TRAIN = "training.train"
 
 
 class Seen(Exception):
-    """The parser of a command, without the rest of it."""
+    """Carries the parser out of a command before the rest of the command runs."""
 
 
 def commands():
@@ -47,12 +47,12 @@ def numbers_of(parser):
     """(option, "INT" or "FLOAT") of all options of a command that are numbers."""
     for action in parser._actions:
         kind = getattr(action.type, "__name__", "")
-        if kind in ("int", "float", "<lambda>"):  # the last is `auto` or a number of tokens
+        if kind in ("int", "float", "<lambda>"):  # the last one is `auto` or a number of tokens
             yield action, "FLOAT" if kind == "float" else "INT"
 
 
 def words_before(name, parser, tmp_path):
-    """What a command needs besides; `training.train` trains nothing."""
+    """The other arguments that a command needs; `training.train` trains nothing."""
     if name == TRAIN:
         return ["dates", "--print-config"]
     words = [str(tmp_path / a.dest) for a in parser._actions if not a.option_strings]

@@ -1,4 +1,4 @@
-"""The public names, which way imports point, and what runs on Keras alone."""
+"""The public names, the direction of imports, and what runs with Keras alone."""
 
 import importlib
 import inspect
@@ -133,8 +133,8 @@ def test_editors_read_the_same_names_in_the_stub():
 
 
 def functions_of(name):
-    """{where: function} of a public name: the function, or what a user calls or reads of a class
-    that is written in this package: `__init__`, `__call__`, public methods and properties."""
+    """{place: function} of a public name: the function itself, or what a user calls or reads of a
+    class of this package: `__init__`, `__call__`, public methods and properties."""
     value = getattr(tfformer, name)
     if not isinstance(value, type):
         return {name: value}
@@ -163,7 +163,7 @@ def test_a_public_name_has_annotations(name):
         assert not missing, f"{where} has no annotation of {', '.join(missing)}"
 
 
-# A program of a user, and what a type checker says of its lines.
+# A user's program, and what a type checker reports for its lines.
 TYPED = """
 import tfformer
 config = tfformer.TransformerConfig.preset("tiny", 8000)
@@ -232,7 +232,7 @@ def test_layers_are_registered_under_the_name_of_the_package():
             assert keras.saving.get_registered_name(value) == f"tfformer>{name}"
 
 
-# Other processes: what is imported, and what runs without TensorFlow.
+# In other processes: what is imported, and what runs without TensorFlow.
 
 
 def run(program: str, folder=ROOT, backend="tensorflow") -> str:
@@ -293,7 +293,7 @@ def test_a_plain_import_needs_neither_keras_nor_numpy():
 
 @pytest.fixture(scope="module")
 def missing():
-    """{name: what a process that has no TensorFlow says to it}"""
+    """{name: the error message in a process without TensorFlow}"""
     pytest.importorskip("jax", reason="Keras needs one backend, and TensorFlow is hidden here")
     program = f"""
 import json
@@ -331,7 +331,7 @@ except ImportError as error:
     assert "tensorflow, which is not installed: pip install 'tfformer[tensorflow]'" in said[0]
 
 
-# Hides some packages, runs the whole Keras-only surface, and trains a little.
+# Hides some packages, runs everything that needs only Keras, and trains a little.
 ON_KERAS_ALONE = """
 import sys
 
@@ -429,7 +429,7 @@ def test_model_runs_and_trains_the_same_on_keras_alone(backend, blocked, tmp_pat
     found = np.load(tmp_path / "found.npz")
     logits = model(inputs).numpy()
     np.testing.assert_allclose(found["logits"], logits, atol=1e-5, rtol=1e-5)
-    # A padded position has no meaning, and the cached step knows no padding of its own target.
+    # A padded position has no meaning, and the cached step does not mask padding of its target.
     real = target_ids != 0
     np.testing.assert_allclose(found["steps"][real], logits[real], atol=1e-5, rtol=1e-5)
     for positions, encoder in encoders.items():

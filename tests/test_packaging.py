@@ -1,4 +1,4 @@
-"""The files that build, publish and cite the package say the same, and name what exists."""
+"""The files that build, publish and cite the package agree, and name only what exists."""
 
 import re
 import tomllib
@@ -52,7 +52,7 @@ def test_only_a_tag_publishes_and_only_what_was_built_and_checked():
     commands = " ; ".join(step["run"] for step in build["steps"] if "run" in step)
     order = [commands.index(part) for part in ("python -m build", "twine check", "tfformer --help")]
     assert order == sorted(order) and "permissions" not in build
-    # PyPI trusts this job by its token: no secret is stored.
+    # PyPI trusts this job by its token, so no secret is stored.
     assert publish["needs"] == "build" and publish["permissions"] == {"id-token": "write"}
     assert "secrets." not in (ROOT / ".github" / "workflows" / "publish.yml").read_text()
     [upload] = [

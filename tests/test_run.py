@@ -1,4 +1,5 @@
-"""The run directory: whole or not at all, and nothing in it is believed unchecked."""
+"""A run directory is written completely or not at all, and its files are checked when they are
+read."""
 
 import errno
 import json
@@ -62,7 +63,7 @@ def original(model, tokenizer, tmp_path_factory):
 
 @pytest.fixture
 def directory(original, tmp_path):
-    """A copy to damage."""
+    """A copy for the test to damage."""
     return shutil.copytree(original, tmp_path / "run")
 
 
@@ -81,7 +82,7 @@ def names(directory):
 
 
 def assert_refused(directory, *words):
-    """`RunError` with one line that has these words in it."""
+    """Checks that loading raises a `RunError` with one line that contains these words."""
     with pytest.raises(RunError) as error:
         tfformer.load(directory)
     message = str(error.value)
@@ -90,7 +91,7 @@ def assert_refused(directory, *words):
         assert word in message
 
 
-# ---------------------------------------------------------------- there and back
+# ---------------------------------------------------------------- round trips
 
 
 def test_a_run_gives_back_model_and_tokenizer(original, model, tokenizer):
@@ -309,7 +310,7 @@ def test_weights_of_other_sizes_are_refused(directory):
     assert_refused(directory, "weights-", "shape")
 
 
-# ---------------------------------------------------------------- families
+# ---------------------------------------------------------------- other families
 
 
 def test_a_config_names_a_family_that_is_not_the_encoder_decoder(directory, model, tmp_path):
@@ -329,7 +330,7 @@ def test_an_unknown_family_is_refused_with_its_name(directory, family):
 
 
 class TwoSided(Transformer):
-    """A member of another family."""
+    """A model of another family."""
 
 
 def test_a_run_of_another_family_is_of_its_own_classes(
@@ -385,7 +386,7 @@ def test_a_model_that_load_could_not_read_is_refused_and_the_run_stays(tokenizer
 
 
 def test_what_a_killed_save_leaves_is_swept_as_weights_are(directory, monkeypatch):
-    """A training sweeps by this pattern."""
+    """A training deletes the leftovers by this pattern."""
 
     def killed(*_):
         raise KeyboardInterrupt

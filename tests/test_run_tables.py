@@ -1,4 +1,4 @@
-"""A run directory whose sides are tables of pieces is as whole, and as well checked, as any."""
+"""A run directory with word tables is written completely and checked like any other."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def original(tokenizer, tmp_path_factory):
 
 @pytest.fixture
 def directory(original, tmp_path):
-    """A copy to damage."""
+    """A copy for the test to damage."""
     return shutil.copytree(original, tmp_path / "run")
 
 

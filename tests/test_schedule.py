@@ -1,4 +1,4 @@
-"""The learning rate is the paper's formula, whose step 1 is the optimizer's step 0."""
+"""The learning rate follows the paper's formula; step 1 of the formula is the optimizer's step 0."""
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ def test_rate_is_the_formula_of_the_paper(d_model, warmup_steps, scale, step):
 
 
 def test_first_update_of_an_optimizer_has_the_rate_of_step_1():
-    # Plain gradient descent on a gradient of 1 moves the variable by exactly the rate.
+    # Plain gradient descent with a gradient of 1 moves the variable by exactly the rate.
     variable = keras.Variable(0.0)
     optimizer = keras.optimizers.SGD(WarmupSchedule(131, 17))
     moved = 0
@@ -66,7 +66,7 @@ def test_cooldown_falls_linearly_to_zero_and_leaves_what_is_before_alone():
     steps = np.arange(101)
     factors = np.array([float(cooled(step)) / float(plain(step)) for step in steps])
     np.testing.assert_allclose(factors[:60], 1, rtol=1e-6)
-    # The last step is not wasted on a rate of zero; the one behind it would be.
+    # The last step has a rate above zero; the step after it would have zero.
     np.testing.assert_allclose(factors[60:], np.arange(41, 0, -1) / 42, rtol=1e-5)
     assert float(cooled(101)) == 0 and float(cooled(500)) == 0
 

@@ -1,4 +1,4 @@
-"""The table of search options: rules, types, and two names for one thing."""
+"""The table of search options: rules, types, and options with two names."""
 
 import inspect
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The documentation site: built without a warning, every link leads somewhere, no network."""
+"""The documentation site builds without a warning, each link has a target, and no page uses the
+network."""
 
 import inspect
 import re
@@ -26,7 +27,7 @@ def test_the_public_names_are_listed_with_the_beginning_of_their_docstrings():
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, and the anchors that it has."""
+    """The links of a page, the files that it loads, and its anchors."""
 
     def __init__(self, text):
         super().__init__()

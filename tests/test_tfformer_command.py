@@ -1,4 +1,4 @@
-"""`tfformer COMMAND`: each command by one name, from a shell and from Python."""
+"""`tfformer COMMAND`: each command by its name, from a shell and from Python."""
 
 import importlib
 import logging
@@ -93,7 +93,7 @@ def test_help_imports_neither_keras_nor_numpy():
     ],
 )
 def test_a_shell_completes_commands_and_options(line, expected):
-    """As argcomplete's script for bash calls it: the answer is on file descriptor 8."""
+    """As argcomplete's script for bash calls it: the answer comes on file descriptor 8."""
     environment = {
         **os.environ,
         "_ARGCOMPLETE": "1",
@@ -151,7 +151,7 @@ def printing(*lines):
 def test_a_warning_is_logged_as_one_and_handlers_do_not_feed_themselves(monkeypatch, caplog):
     monkeypatch.setattr("tfformer.training.train.main", printing("a line", "warning: a fault"))
     late = logging.Handler()
-    late.emit = lambda record: print(record.getMessage())  # to whatever sys.stdout is by then
+    late.emit = lambda record: print(record.getMessage())  # to the current sys.stdout
     logger = logging.getLogger("tfformer")
     logger.addHandler(late)
     try:

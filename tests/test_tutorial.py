@@ -1,4 +1,4 @@
-"""The notebooks of the tutorial run from top to bottom, and are kept with what they show."""
+"""The notebooks of the tutorial run from top to bottom, and are stored with their output."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ from tiers import slow_or_nightly
 PATHS = notebooks.paths()
 NAMES = [path.stem for path in PATHS]
 TRAINS, READ_A_RUN = "4_learning", ("5_search", "9_serving")
-# What notes get wrong, or leave out, each once.
+# What notes get wrong or leave out; each number occurs once.
 ERRORS = range(1, 15)
 BOX = re.compile(r"> \*\*Notes often .*\((\d+)\):\*\*")
 each = pytest.mark.parametrize("path", PATHS, ids=NAMES)
@@ -73,9 +73,9 @@ def test_nothing_of_this_machine_is_kept(path):
 
 @pytest.fixture(scope="module")
 def execute(tmp_path_factory):
-    """Runs a notebook in a folder that it takes for the repository's: it writes nothing there.
+    """Runs a notebook in a copy of the repository's folders, so nothing is written here.
 
-    Two of them read the translator that the fourth trains, which is run before.
+    Two notebooks read the translator that the fourth trains, so the fourth runs first.
     """
     folder = tmp_path_factory.mktemp("tutorial")
     (folder / "pyproject.toml").touch()
@@ -96,7 +96,7 @@ def execute(tmp_path_factory):
         yield run
 
 
-# These take a minute or more, or read what such a one has trained.
+# Notebooks that take a minute or more, or read what such a notebook has trained.
 LONG = {
     "2_positions", "4_learning", "5_search", "7_recurrent", "9_serving", "11_pretraining",
     "12_copying_and_parallel", "14_ways_to_train",
@@ -107,7 +107,7 @@ SHORT = [path for path in PATHS if path.stem not in LONG]
 @pytest.mark.parametrize("path", slow_or_nightly(PATHS, SHORT), ids=NAMES)
 def test_it_runs(path, execute):
     ran = (cell for cell in execute(path.stem).cells if cell.cell_type == "code")
-    # It says as much as it did when it was kept; more where no font has Chinese.
+    # It prints as much as the stored notebook, or more if no font has Chinese characters.
     for cell, kept in zip(ran, notebooks.cells(path, "code"), strict=True):
         said, before = ({out.output_type for out in one.outputs} for one in (cell, kept))
         assert said >= before, cell.source

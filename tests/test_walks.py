@@ -1,4 +1,4 @@
-"""The walks of docs/README.md name functions that are there, each used by a file before it."""
+"""The walks in docs/README.md name existing functions, each used by a file of the step before."""
 
 import re
 

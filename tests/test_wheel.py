@@ -1,4 +1,4 @@
-"""The wheel alone, in an environment of its own: from two text files to an answered request."""
+"""The wheel alone, in a new environment: from two text files to an answered request."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def test_what_the_dockerfile_copies_builds_the_same_wheel(wheel, tmp_path):
 def installed(wheel, tmp_path_factory):
     """Runs the installed program in an empty folder.
 
-    The environment reads the packages that tfformer needs from this one.
+    The environment takes the packages that tfformer needs from this one.
     """
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder / "env", with_pip=True)

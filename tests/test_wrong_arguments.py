@@ -1,4 +1,4 @@
-"""A wrong argument of a public name ends in an error that names it, and what was received."""
+"""A wrong argument of a public name raises an error that names it and the value received."""
 
 import numpy as np
 import pytest
@@ -121,7 +121,7 @@ def test_a_transformer_reads_rows_of_ids(translator, change, message):
         (lambda t: t.made_of(t, None), "side must be one of .*, got None"),
         (lambda t: t.decode(IDS), "ids must be int32, got int64"),
         (lambda t: t.decode(tf.constant([[5, 999]])), r"ids must be in \[0, \d+\), got 5 to 999"),
-        # Where SentencePiece would end the process.
+        # Here SentencePiece itself would end the process.
         (lambda t: t.source_pieces(tf.constant([999])), r"ids must be in .*, got 999 to 999"),
         (lambda t: t.target_pieces(tf.constant([-1, 5])), r"ids must be in .*, got -1 to 5"),
         (lambda t: t.target_pieces(IDS), "ids must be int32, got int64"),
