@@ -15,7 +15,8 @@ from export.serving.versions import one_model
 
 @pytest.fixture(scope="session")
 def asked(served_model, short, tmp_path_factory):
-    """A server of version 1 under two names, one of them with labels, for who only asks."""
+    """A server with version 1 under two names, one of them with labels. Tests must not change it.
+    """
     base = tmp_path_factory.mktemp("asked") / "tiny"
     base.mkdir()
     add_version(served_model / "1", base, 1, warmup=False)
@@ -32,7 +33,7 @@ def asked(served_model, short, tmp_path_factory):
         asked.close()
 
 
-# What the run says of its validation.
+# The run's own examples of its validation.
 VALIDATION = {"examples": tiny.sentences(5), "references": tiny.sentences(5, seed=11)}
 
 
@@ -48,10 +49,10 @@ def deployed_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def deployed(deployed_run):
-    """The base directory that the whole command has written into, with --batching."""
+    """A base directory that the complete command has written, with --batching."""
     run, base = deployed_run, deployed_run.parent / "two.words-1"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
+        patch.setattr(examples, "SAMPLES", 2)  # a plain search in Python is slow
         assert saved_model.main([str(run), str(base), "--batching", "--max-batch-size", "37"]) == 0
     return base
 

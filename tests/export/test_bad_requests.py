@@ -1,4 +1,4 @@
-"""Requests that nobody should make have the documented status, and the next one is served."""
+"""Malformed requests get the documented status, and the next request is answered."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from export.serving.model import Model
 from export.serving.versions import one_model
 from export.verification.graph import read_graph
 
-# Minutes, all together.
+# Together they take minutes.
 pytestmark = pytest.mark.slow
 
 LIMITS = tiny.SERVED
@@ -25,7 +25,7 @@ CASES = list(bad_requests.cases(**LIMITS))
 
 @pytest.fixture(scope="module")
 def base(served_model, tmp_path_factory):
-    """The served model without its warm-up requests, so that it is loaded soon."""
+    """The served model without its warm-up requests, so that it loads fast."""
     return add_version(served_model / "1", tmp_path_factory.mktemp("bad"), 1, warmup=False).parent
 
 
@@ -76,7 +76,7 @@ def test_odd_texts_give_the_same_by_grpc_and_by_rest(asker):
 def test_the_command_prints_the_table(base, tmp_path, monkeypatch, capsys):
     def few(*limits):
         assert limits == (37, 17, 13)
-        # The second is said to be an error, but is none.
+        # The second request is valid, although it is declared as an error.
         return [CASES[0], bad_requests.Case("a text", {"text": [b"a"]})]
 
     (base / "1.report.json").write_text(json.dumps({"deployment": {"limits": LIMITS}}))
@@ -91,11 +91,11 @@ def test_the_command_prints_the_table(base, tmp_path, monkeypatch, capsys):
     assert "DIRECTORY must be what export.saved_model wrote into" in capsys.readouterr().err
 
 
-# Strings that nobody thought of.
+# Random strings.
 
 
 def fuzz(count, seed=7):
-    """Byte strings: random ones, random characters, real text that was damaged, repeats."""
+    """Byte strings: random bytes, random characters, damaged real text, repetitions."""
     rng, real = random.Random(seed), [text.encode() for text in tiny.sentences(97)]
     real += list(bad_requests.ODD_TEXTS.values())[:11]
 
@@ -127,7 +127,7 @@ def fuzz(count, seed=7):
 
 
 def feed(model, texts, batch_size=37):
-    """Asks for all of them; returns the resident memory of the model's process after each batch."""
+    """Sends all texts; returns the resident memory of the model's process after each batch."""
     texts, sizes = list(texts), []
     for start in range(0, len(texts), batch_size):
         batch = texts[start : start + batch_size]
@@ -142,9 +142,9 @@ def feed(model, texts, batch_size=37):
 
 
 def test_any_bytes_have_a_translation_and_memory_stays_flat(base):
-    # A new process: one that has answered has free memory, in which growth would not show.
+    # A new process, because an older one has free memory that would hide growth.
     with contextlib.closing(Model("tiny", 1, base / "1")) as model:
         sizes = feed(model, fuzz(3000))
     early, late = sizes[len(sizes) // 5], max(sizes[-5:])
-    # Of some 800 MiB: less than a third of a MiB a batch.
+    # Of about 800 MiB: less than a third of a MiB a batch.
     assert late < 1.02 * early, sizes

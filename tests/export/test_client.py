@@ -1,4 +1,4 @@
-"""The clients: what they ask is what the server answers, and every failure is one clear line."""
+"""The clients return the server's answers, and each failure is one clear line."""
 
 import socket
 
@@ -76,7 +76,7 @@ def test_translate_is_in_order_and_in_batches(make, translator_served, batch_siz
 
     monkeypatch.setattr(tiny_client, "predict", count)
     found = tiny_client.translate(iter(texts), batch_size)
-    assert sizes == []  # nothing is asked before it is wanted
+    assert sizes == []  # nothing is requested before it is needed
     assert list(found) == translator_served.translate(texts)
     assert sizes == [min(batch_size, 25 - start) for start in range(0, 25, batch_size)]
     assert list(tiny_client.translate([])) == []
@@ -143,7 +143,7 @@ def test_a_url_needs_a_scheme():
 
 @pytest.fixture
 def waits(monkeypatch):
-    """The seconds that a client waits, without waiting."""
+    """The seconds that a client waits; the test itself does not wait."""
     waits = []
     monkeypatch.setattr(client.time, "sleep", waits.append)
     return waits

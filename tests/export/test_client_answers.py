@@ -1,4 +1,4 @@
-"""Every answer is held against what was asked: another one is a line, and exit code 1."""
+"""Each answer is compared with the request; a wrong one gives a line and exit code 1."""
 
 import json
 
@@ -130,7 +130,7 @@ def test_what_is_no_translation_by_grpc():
         (predicted(translation=[["a"], ["b"]]), NO_TEXTS),
         (predicted(other=["a", "b"]), NO_LIST),
         (b"", NO_LIST),
-        # One value that stands for many, by a size that is no more than a claim.
+        # One value that stands for many, by a shape that is only claimed.
         (predicted(translation=tensor(2, string_val=one)), "not the values of its shape"),
         (predicted(translation=tensor(2**40, string_val=one)), "not the values of its shape"),
         (predicted(translation=tensor(2, string_val=one, half_val=[1])), "not the values"),
@@ -168,7 +168,7 @@ def test_a_later_answer_that_is_wrong_leaves_what_was_translated(monkeypatch, ca
         where = ["--url", told.url, "--batch-size", "1"]
         code, output, [line] = command(monkeypatch, capfdbinary, b"x\ny\nz\n", *where)
     assert (code, output) == (1, b"Haus\nSee\n") and line.endswith(NO_TEXTS)
-    assert json.dumps("\udfff") == '"\\udfff"'  # as it was sent
+    assert json.dumps("\udfff") == '"\\udfff"'  # as the server sent it
 
 
 ONE = {"dtype": "DT_STRING", "tensor_shape": {"dim": [{"size": "-1"}]}}

@@ -1,4 +1,4 @@
-"""The command of the clients: lines in are lines out, and a mistake is one line."""
+"""The command of the clients: one output line for each input line, and one line for a mistake."""
 
 import subprocess
 import sys

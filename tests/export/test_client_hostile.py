@@ -1,4 +1,5 @@
-"""A server that drips, floods or resets, what is no HTTP, a full disk: a line, and exit code 1."""
+"""A server that drips, floods or resets, bytes that are not HTTP, a full disk: one line, exit code
+1."""
 
 import random
 import re
@@ -39,7 +40,7 @@ def certificate(tmp_path_factory):
     ],
 )
 def test_an_answer_that_drips_ends_with_the_time_of_the_whole_request(answer, tls, certificate):
-    """No byte of it is late: a socket's own timeout would never end it."""
+    """Each byte arrives in time, so a socket's own timeout would never end it."""
     options = {"ca": str(certificate.file)} if tls else {}
     with Raw(METADATA, answer, pause=0.1, certificate=tls and certificate) as raw:
         start = time.monotonic()
@@ -49,7 +50,7 @@ def test_an_answer_that_drips_ends_with_the_time_of_the_whole_request(answer, tl
 
 
 def test_a_request_that_is_not_read_ends_too(certificate):
-    """What is sent fills the buffers of both sides, and the server reads none of it."""
+    """The request fills the buffers of both sides, and the server reads none of it."""
     with Raw(METADATA, pause=60) as raw, pytest.raises(RequestError, match=LATE):
         asking = RestClient("tiny", raw.url, retries=0, timeout=0.3)
         asking._signatures = {}

@@ -1,4 +1,4 @@
-"""A proxy of the environment: it is asked for other machines, and never for this one."""
+"""A proxy of the environment is used for other machines and never for this one."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from export.remote import transport
 
 @pytest.fixture
 def proxy(monkeypatch):
-    """What the environment says is the proxy of every protocol and host."""
+    """The proxy of the environment for each protocol and host."""
     for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
         monkeypatch.delenv(name, raising=False)
     with Told(METADATA, ANSWER) as told:

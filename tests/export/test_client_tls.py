@@ -1,4 +1,4 @@
-"""TLS and tokens of the clients: who is not trusted gets no token, and no error says it."""
+"""TLS and tokens of the clients: an untrusted server gets no token, and no error contains it."""
 
 import os
 import re
@@ -22,20 +22,20 @@ HAUS = {"translation": ["Haus"]}
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """Of this machine's loopback address."""
+    """For the loopback address of this machine."""
     names = "IP:127.0.0.1,DNS:localhost"
     return Certificate(tmp_path_factory.mktemp("tls") / "mine", names)
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
-    """Of another machine."""
+    """For another machine."""
     return Certificate(tmp_path_factory.mktemp("tls") / "other", "DNS:elsewhere.example")
 
 
 @pytest.fixture
 def waits(monkeypatch):
-    """The seconds that a client waits, without waiting."""
+    """The seconds that a client waits; the test itself does not wait."""
     waits = []
     monkeypatch.setattr(client.time, "sleep", waits.append)
     return waits
@@ -75,17 +75,17 @@ def test_a_refused_token_is_asked_once_and_no_error_says_it(certificate, waits):
         with pytest.raises(RequestError, match="UNAUTHENTICATED: refused: Bearer .token.$") as rpc:
             asking.predict(TEXT)
         asking.close()
-    page = b"x" * 197 + wrong.encode()  # no JSON, of which the first 200 characters are said
+    page = b"x" * 197 + wrong.encode()  # not JSON; the message contains its first 200 characters
     with Told((401, page), certificate=certificate) as told:
         with pytest.raises(RequestError, match="UNAUTHENTICATED: HTTP 401: x{197}.to$"):
             RestClient("tiny", told.url, **options).predict(TEXT)
-    for error in (rest.value, rpc.value):  # nor does a traceback
+    for error in (rest.value, rpc.value):  # nor a traceback
         assert wrong not in f"{error!r} {error.message}" and error.__suppress_context__
     assert not waits
 
 
 def test_a_certificate_that_is_not_trusted_gets_nothing(certificate, other, waits):
-    """Another authority's; one for another machine; and with none given, the system's are asked."""
+    """By another authority, for another machine, or checked against the system's authorities."""
     for served, trusted in ((certificate, other.file), (other, other.file), (certificate, None)):
         options = {"ca": trusted and str(trusted), "token": TOKEN}
         with Told(METADATA, ANSWER, certificate=served) as told:

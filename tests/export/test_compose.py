@@ -1,4 +1,4 @@
-"""The compose files: the health check tells, limits come from what was measured, files agree."""
+"""The compose files: the health check works, limits come from measurements, the files agree."""
 
 import re
 import subprocess
@@ -9,19 +9,19 @@ from serving import SECONDS, predict_spec
 from export.artifacts.deployment import memory_limit, write_deployment
 
 yaml = pytest.importorskip("yaml")
-# `report` is that of a whole export.
+# `report` needs a complete export.
 pytestmark = pytest.mark.slow
 
 
 def service(folder, file="docker-compose.yml"):
-    """The one service of a compose file."""
+    """The only service of a compose file."""
     [found] = yaml.safe_load((folder / file).read_text())["services"].values()
     return found
 
 
 @pytest.fixture
 def written(tmp_path, report):
-    """The files of a model that is called `tiny`."""
+    """The files of a model with the name `tiny`."""
     base = tmp_path / "tiny"
     base.mkdir()
     write_deployment(base, report)
@@ -45,7 +45,7 @@ def test_the_health_check_tells_a_served_model_from_others(written, asked):
 
 
 def test_the_health_check_waits_for_a_version_that_is_loading(written):
-    """The answer of a server whose one version is not there yet."""
+    """The answer of a server whose only version is still loading."""
     import threading
     from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -59,7 +59,7 @@ def test_the_health_check_waits_for_a_version_that_is_loading(written):
             self.wfile.write(b'{"model_version_status": [{"state": "%s"}]}' % states[0].encode())
 
         def log_message(self, *_):
-            """Says nothing."""
+            """Logs nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -111,4 +111,4 @@ def test_the_gpu_file_names_the_same_service_and_version(written):
     assert gpu["image"] == f"{plain['image']}-gpu"
     [device] = gpu["deploy"]["resources"]["reservations"]["devices"]
     assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
-    assert set(gpu) == {"image", "environment", "deploy"}  # all else is the first file's
+    assert set(gpu) == {"image", "environment", "deploy"}  # everything else is in the first file

@@ -1,4 +1,4 @@
-"""The page for other languages says what the code does: names, ports, inputs, JSON, codes."""
+"""The page for other languages agrees with the code: names, ports, inputs, JSON, status codes."""
 
 import json
 import re
@@ -42,7 +42,7 @@ BODIES = [json.loads(line) for block in fences("json") for line in block.splitli
 
 @pytest.fixture(scope="module")
 def signatures(served_model):
-    """Those of an export without options of its own."""
+    """The signatures of an export without options."""
     return read_graph(served_model / "1").signatures
 
 
@@ -126,7 +126,7 @@ def test_ports_paths_and_methods(asked):
 
 
 def imported(descriptor):
-    """The names of the files that a file imports, and those of theirs."""
+    """The names of the files that a proto file imports, directly or indirectly."""
     return {descriptor.name}.union(*(imported(file) for file in descriptor.dependencies))
 
 
@@ -170,7 +170,7 @@ def test_the_programs_send_a_body_of_the_page():
         assert program.count("{") == program.count("}"), language
 
 
-# The codes.
+# The status codes.
 
 
 def test_codes_are_those_of_the_routes_and_of_the_client():
@@ -179,14 +179,14 @@ def test_codes_are_those_of_the_routes_and_of_the_client():
         HTTPStatus(int(status))
         if code and what != "a path that there is not":
             assert http.STATUSES.get(code, http.OTHERWISE) == int(status), what
-            if code not in ("FAILED_PRECONDITION", "INTERNAL"):  # that REST does not tell apart
+            if code not in ("FAILED_PRECONDITION", "INTERNAL"):  # REST has one code for both
                 assert CODES[int(status)] == code, what
 
 
 MANY = ["a"] * 38
 NONE = {"signature": "none", "text": ["a"]}, {"signature_name": "none", "instances": ["a"]}
 RANK = {"text": [["a"]]}, {"inputs": {"text": [["a"]]}}
-# By gRPC, where one can make it there; by REST, a path and a body.
+# By gRPC, if the mistake is possible there; by REST, a path and a body.
 MISTAKES = {
     "no such model, or version": ({"model": "no", "text": ["a"]}, "/v1/models/no:predict", {}),
     "no such signature": (NONE[0], PREDICT, NONE[1]),

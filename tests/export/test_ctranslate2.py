@@ -1,6 +1,7 @@
-"""A run exported for CTranslate2 gives what the model gives: probabilities, greedy and beam search.
+"""A run exported for CTranslate2 gives the model's results: probabilities, greedy and beam search.
 
-The truth is the uncached model, and the plain beam search of `export.verification` over it.
+The expected values are from the model without a cache, and from the plain beam search of
+`export.verification`.
 """
 
 import shutil
@@ -22,7 +23,7 @@ MAX_LENGTH = 9
 
 
 class Exported:
-    """A model, its pieces, and the CTranslate2 model of its run, which is gone."""
+    """A model, its pieces, and the CTranslate2 model of its run, which was deleted."""
 
     def __init__(self, model, tokenizer, directory):
         self.model, self.tokenizer, self.directory = model, tokenizer, directory
@@ -45,7 +46,7 @@ class Exported:
         return [random.integers(EOS + 1, size, 1 + n).tolist() for n in range(count)]
 
     def translate(self, sentences, **options):
-        """(target ids, score) of each hypothesis of each sentence; options as tfformer's."""
+        """(target ids, score) of each hypothesis of each sentence; options as in tfformer."""
         results = self.translator.translate_batch(
             [[self.source_pieces[n] for n in ids] for ids in sentences],
             return_scores=True,
@@ -66,7 +67,8 @@ class Exported:
         ]
 
     def allowed(self, inputs):
-        """The logits without pad and bos; behind MAX_LENGTH tokens eos is certain, at no cost."""
+        """The logits without pad and bos. After MAX_LENGTH tokens eos is certain and costs nothing.
+        """
         logits = self.logits(inputs).numpy()
         logits[..., [PAD, BOS]] = -np.inf
         logits[:, MAX_LENGTH:] = np.where(np.arange(logits.shape[-1]) == EOS, 0, -np.inf)
@@ -98,7 +100,7 @@ def exported(request, tokenizers, tmp_path_factory):
     return Exported(model, tokenizer, base / "deeper" / "model")
 
 
-# The same numbers.
+# Equal numbers.
 
 
 @pytest.mark.slow
@@ -147,7 +149,7 @@ def test_length_penalty_is_the_power_form_and_counts_eos(exported, beam_width):
         strict=True,
     ):
         for tokens, score in found:
-            if len(tokens) < MAX_LENGTH:  # one that was cut has no eos
+            if len(tokens) < MAX_LENGTH:  # a hypothesis that was cut has no eos
                 tokens += (EOS,)
                 log_prob = reference.log_prob(exported.allowed, [*ids, EOS], tokens, MAX_LENGTH)
                 ours = reference.score(reference.Hypothesis(tokens, log_prob), alpha, "power")
@@ -162,7 +164,7 @@ def test_an_empty_source_is_an_empty_translation_with_score_0(exported):
     assert exported.translate([[], [5, 7]], beam_size=4) == [[((), 0)], alone]
 
 
-# The same text.
+# Equal text.
 
 
 @pytest.mark.slow
@@ -201,7 +203,7 @@ def test_the_folder_holds_what_it_says(exported):
                 for rest in (".model", "_vocabulary.json")
             ),
         }
-    # A matrix that is used twice is there once; the sinusoids are no weights.
+    # A matrix that is used twice is stored once; sinusoids are not weights.
     config = exported.model.config
     positions = 1024 * config.d_model if config.positions == "sinusoidal" else 0
     size = (exported.directory / "model.bin").stat().st_size

@@ -1,4 +1,4 @@
-"""What the command for CTranslate2 refuses, and that nothing is written then."""
+"""What the command for CTranslate2 refuses; it then writes nothing."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def test_scores_that_leave_ties_to_rounding_are_warned_of(run, tokenizers, tmp_p
 
 @pytest.mark.slow
 def test_layer_norm_has_our_epsilon(tokenizers, tmp_path):
-    """Embeddings of variance 1e-6: with CTranslate2's own epsilon, 1e-5, the rest is another."""
+    """For embeddings of variance 1e-6, CTranslate2's own epsilon of 1e-5 gives other results."""
     model = random_model(tokenizers[1], norm="pre", positions="learned", max_positions=19)
     for weight in model.weights:
         if weight.path.endswith("embeddings"):
@@ -119,7 +119,7 @@ def test_special_pieces_of_two_names_are_refused(tokenizers):
 def test_tables_of_pieces_are_exported_as_they_are(tmp_path):
     tokenizer = Tokenizer(learn_table([SOURCES], 60), learn_table([TARGETS], 50))
     model = random_model(tokenizer, num_encoder_layers=1, num_decoder_layers=1)
-    # Whatever was drawn before: weights with which a translation has words.
+    # Fixed weights, with which a translation has words, whatever was drawn before.
     for n, weight in enumerate(model.weights):
         weight.assign(0.6 * tf.random.stateless_normal(weight.shape, [n, 7]))
     tfformer.save(tmp_path / "run", model, tokenizer)
@@ -140,7 +140,7 @@ def test_tables_of_pieces_are_exported_as_they_are(tmp_path):
 
 
 def failed(capsys):
-    """What was wrong, in the last line of standard error; before it, progress at most."""
+    """The error in the last line of standard error; only progress may come before it."""
     *before, last = capsys.readouterr().err.splitlines()
     start = "python -m export.ctranslate2: error: "
     assert last.startswith(start)

@@ -1,4 +1,4 @@
-"""What an export writes for its deployment is true, works as it stands, and stays the user's."""
+"""The files for a deployment are true, work without changes, and keep the user's changes."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from export.serving.versions import one_model, read_config
 from export.verification.graph import read_files, read_graph, read_variables
 from tfformer import Transformer, Translator
 
-# Minutes, all together: the whole command exports once for all of them.
+# Together they take minutes; the complete command exports once for all.
 pytestmark = pytest.mark.slow
 
 LIMITS = tiny.SERVED
@@ -48,7 +48,7 @@ def batching(deployed):
 
 @pytest.fixture(scope="module")
 def batched(config, batching):
-    """The local server with the very files of the export."""
+    """The local server with the files of the export."""
     with LocalServer(config, batching=batching) as server:
         batched = Asked(server)
         yield batched
@@ -71,7 +71,7 @@ def test_models_config_is_what_the_server_reads(deployed, config):
     # Here it is the folder that docker-compose.yml mounts.
     assert config.model_config_list.config[0].base_path == str(deployed.resolve())
     assert model.model_version_policy.latest.num_versions == 1
-    # What is commented out parses too, in its place: labels, and the versions that they name.
+    # The commented part is valid too: labels, and the versions that they name.
     active = "    model_version_policy { latest { num_versions: 1 } }\n"
     assert text.count(active) == 1
     proposed = re.sub(
@@ -186,7 +186,7 @@ def test_a_sample_text_stays_as_it_is(tmp_path, report):
 
 
 def ask_all(page, server):
-    """Runs every curl line of a page against a server; returns how many there are."""
+    """Runs each curl line of a page against a server; returns their number."""
     lines = [line for line in page.read_text().splitlines() if line.startswith("curl ")]
     for line in lines:
         local = line.replace("localhost:8501", f"127.0.0.1:{server.rest_port}")
@@ -224,7 +224,7 @@ def test_the_lines_ask_what_validation_had(deployed, batched):
     assert asked[0] == {"instances": [text]}
     assert said["score"] == said["align"] == {"source": [text], "target": [reference]}
     assert said["complete"] == {"text": [text], "prefix": [reference.split()[0]]}
-    # So does the line that the local server prints.
+    # The line that the local server prints works too.
     [_, _, body, url] = shlex.split(curl_line(batched.server, "two.words-1"))
     assert json.loads(body) == asked[0] and url.endswith("/v1/models/two.words-1:predict")
 
@@ -275,7 +275,7 @@ def test_the_limit_of_rows_is_the_one_that_is_served(batched):
     texts = ["a"] * 38
     status, _ = batched.ask("/v1/models/two.words-1:predict", {"instances": texts[:32]})
     assert status == 200
-    # With batching, max_batch_size of batching_parameters.txt is the smaller one.
+    # With batching, max_batch_size in batching_parameters.txt is smaller.
     status, found = batched.ask("/v1/models/two.words-1:predict", {"instances": texts[:33]})
     assert status == 400 and "maximum input batch size 32" in found["error"]
 

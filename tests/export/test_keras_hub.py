@@ -1,4 +1,4 @@
-"""A preset of KerasHub becomes an export that serves what the model answers here."""
+"""The export of a KerasHub preset serves what the model computes here."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def preset(tmp_path_factory):
 
 
 def exported(preset, base, monkeypatch, *names):
-    """The version that the whole command has written, of some signatures."""
+    """The version that the complete command has written, with some signatures."""
     chosen = [make for make in service.SIGNATURES if not names or make.__name__ in names]
     monkeypatch.setattr(service, "SIGNATURES", tuple(chosen))
     prove_by_few(monkeypatch)

@@ -1,4 +1,4 @@
-"""The manifest for a cluster says what the compose file and models.config say."""
+"""The manifest for a cluster agrees with the compose file and models.config."""
 
 import re
 
@@ -9,7 +9,7 @@ from export.artifacts.deployment import cluster_label, write_deployment
 from export.serving.versions import read_config
 
 yaml = pytest.importorskip("yaml")
-# `report` is that of a whole export.
+# `report` needs a complete export.
 pytestmark = pytest.mark.slow
 QUANTITY = re.compile(r"\d+(Mi)?")
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -25,7 +25,7 @@ def written(tmp_path_factory, report):
 
 @pytest.fixture(scope="module")
 def manifest(written):
-    """{kind: object}, what stands there as a comment included."""
+    """{kind: object}, including the objects in comments."""
     text = (written / "kubernetes.yaml").read_text()
     proposed = text[text.index("# ---") :]
     text = text.replace(proposed, re.sub("(?m)^# ", "", proposed))
@@ -63,7 +63,7 @@ def test_resources_are_those_of_compose(pod, compose):
     server = pod["containers"][0]
     limits = server["resources"]["limits"]
     allowed = compose["deploy"]["resources"]["limits"]
-    # Equal in all containers, so that the pod is evicted last.
+    # The same for all containers, so that the pod is evicted last.
     for container in pod["containers"]:
         assert container["resources"]["limits"] == container["resources"]["requests"]
     assert all(QUANTITY.fullmatch(value) for value in limits.values())
@@ -105,7 +105,7 @@ def test_versions_are_copied_through_the_second_container(written, manifest, pod
 
 
 def test_grpc_is_open_to_labelled_pods_alone(manifest, pod):
-    """Whoever reaches it can make a stock server load another SavedModel."""
+    """Any client that reaches it can make a stock server load another SavedModel."""
     policy = manifest["NetworkPolicy"]["spec"]
     assert policy["podSelector"] == manifest["Deployment"]["spec"]["selector"]
     allowed = {rule["ports"][0]["port"]: rule["from"] for rule in policy["ingress"]}
@@ -158,7 +158,7 @@ def test_a_label_is_one_that_dns_takes(name):
 
 
 def test_the_probes_tell_a_served_model_from_others(pod, asked):
-    """Kubernetes takes 200 to 399 for yes."""
+    """Kubernetes takes 200 to 399 as success."""
     server = pod["containers"][0]
     probes = {kind: server[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")}
     for kind, probe in probes.items():

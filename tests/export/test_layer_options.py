@@ -1,5 +1,4 @@
-"""What the options of the layers make is exported, verified and served: stock, by XLA, and with a
-shortlist."""
+"""Exports with options of the layers are verified and served: stock, with XLA, with a shortlist."""
 
 import functools
 import json
@@ -16,11 +15,11 @@ from tfformer.service.n_best import beam_search_ids
 from tfformer.service.translation import serving_default
 from tfformer.shortlist import Shortlist
 
-# Minutes, all together.
+# Together they take minutes.
 pytestmark = pytest.mark.slow
 
 TEXTS = [f"word {n} and {n * 7} more" for n in range(97)]
-# Of few tokens; and sources of at most 16 are of one length where XLA compiles.
+# Few tokens. With XLA, all sources of at most 16 tokens have one length.
 SEARCH = {"beam_width": 3, "max_source_length": 13, "max_target_length": 7}
 MODELS = {
     "rotary, RMSNorm, keys of one head, location-aware": {
@@ -47,7 +46,7 @@ def run(request, tmp_path_factory):
 
 
 def verified(run, out, *options):
-    """Whether what is exported is served as it answers here, and that is the plain search's."""
+    """Whether the served results are those of the model here and of the plain search."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tfformer.service.translator.SIGNATURES", (serving_default, beam_search_ids))
         prove_by_few(patch)

@@ -1,4 +1,4 @@
-"""What a request may take at most, as an export says it: by hand, and measured."""
+"""The memory of the largest request, as an export states it: by hand, and measured."""
 
 import pytest
 import tiny
@@ -9,7 +9,7 @@ from tfformer import Transformer, TransformerConfig, Translator
 
 
 def test_the_largest_request_by_hand(translator_served):
-    """Of 37 rows and four beams, or of 2 rows and 64 beams: the worse of the two corners."""
+    """37 rows with four beams, or 2 rows with 64 beams, whichever needs more."""
     config = translator_served.model.config
     layers, width, heads = config.num_decoder_layers, config.d_model, config.num_heads
     size = config.target_vocabulary_size
@@ -32,7 +32,7 @@ def test_the_largest_request_by_hand(translator_served):
 @pytest.mark.slow
 @pytest.mark.parametrize("rows, beams", [(96, 4), (6, 64)])
 def test_no_request_takes_more_than_is_said(tmp_path, rows, beams):
-    """In the server's own loader: the peak with the largest request, less that with a small one."""
+    """In the server's own loader: the peak of the largest request minus that of a small one."""
     tokenizer = tiny.make_translator().tokenizer
     config = TransformerConfig.preset(
         "test", tokenizer.source_vocabulary_size, d_model=256, num_decoder_layers=2
@@ -50,5 +50,5 @@ def test_no_request_takes_more_than_is_said(tmp_path, rows, beams):
             peaks.append(model.worker.peak_bytes)
     finally:
         model.close()
-    # An allocator keeps some pages besides.
+    # An allocator keeps some more pages.
     assert peaks[1] - peaks[0] < translator.largest_request() + 2**26

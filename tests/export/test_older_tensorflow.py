@@ -1,7 +1,7 @@
-"""What this TensorFlow exports, an older one serves: the newest stock server links 2.20.
+"""An older TensorFlow serves what this one exports: the newest stock server links 2.20.
 
-Slow: it makes a virtual environment with TensorFlow 2.20, which is more than half a gigabyte. To
-keep it for the next time, name a folder for it in TFFORMER_OLDER_TENSORFLOW.
+Slow: it makes a virtual environment with TensorFlow 2.20, more than half a gigabyte. To keep it for
+the next time, name a folder for it in TFFORMER_OLDER_TENSORFLOW.
 """
 
 import os
@@ -20,9 +20,9 @@ from export.verification.compare import differences
 from export.verification.graph import read_graph
 from export.verification.requests import to_feeds
 
-# Without what the Python of TensorFlow depends on: the process that serves never imports it.
+# Without the dependencies of TensorFlow's Python package, which the serving process never imports.
 PACKAGES = ["tensorflow==2.20.0", "tensorflow-text==2.20.*", "numpy", "ml_dtypes"]
-# What pip says when it reaches no registry, or one that has nothing for this Python.
+# pip's messages if it reaches no registry, or one without packages for this Python.
 UNREACHABLE = ("Retrying (", "No matching distribution found", "ConnectionError")
 VERSION = "import ctypes, importlib.util, pathlib; \
 folder = pathlib.Path(importlib.util.find_spec('tensorflow').submodule_search_locations[0]); \
@@ -44,7 +44,7 @@ def older_python(tmp_path_factory):
     if not python.exists():
         made = run(sys.executable, "-m", "venv", "--without-pip", folder)
         assert made.returncode == 0, made.stdout + made.stderr
-    # Again each time: what is there already takes pip a second, half an installation is completed.
+    # Each time: pip skips what is installed in a second, and completes a partial installation.
     installed = run(
         sys.executable, "-m", "pip", "--python", python, "install", "--disable-pip-version-check",
         "--retries", "1", "--timeout", "15", "--no-deps", "--no-compile", *PACKAGES,
@@ -57,9 +57,9 @@ def older_python(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def answers(served_model, translator_served, older_python):
-    """{signature: [(the older TensorFlow's answer, this one's)]} to requests of every kind.
+    """{signature: [(the older TensorFlow's answer, this one's)]} for all kinds of requests.
 
-    And `"a mistake"`: those to a beam of no width.
+    `"a mistake"` has the answers to a beam of width 0.
     """
     graph = read_graph(served_model / "1")
     requests = sample_requests(translator_served)
@@ -106,7 +106,7 @@ def test_every_signature_answers_the_same_on_an_older_tensorflow(answers, transl
 
 @pytest.mark.slow
 def test_the_answers_say_something(answers):
-    """Or two empty answers would be the same."""
+    """Otherwise two empty answers would count as equal."""
     texts = [
         value
         for older, _ in answers["serving_default"]

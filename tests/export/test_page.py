@@ -1,4 +1,4 @@
-"""The page of a run: it computes what the library computes, and each of its controls works.
+"""The page of a run computes what the library computes, and each of its controls works.
 
 A real browser opens the file from the disk, as a learner does.
 """
@@ -46,7 +46,7 @@ SOURCE_IDS, TARGET_IDS = [5, 261, 9, 270, 3], [2, 262, 7, 281, 5, 279]
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    """A page of a browser, for all tests one after the other."""
+    """One browser page for all tests, which run one after the other."""
     if PROGRAM is None:
         pytest.skip("no Chromium is installed")
     with Browser(tmp_path_factory.mktemp("profile")) as one:
@@ -75,7 +75,7 @@ def opened(browser, run, file):
 
 
 def rows(browser, code):
-    """An array of JavaScript's typed arrays, as NumPy."""
+    """An array of typed arrays from JavaScript, as NumPy."""
     return np.array(browser.run(f"({code}).map(row => [...row])"))
 
 
@@ -210,7 +210,7 @@ def test_a_long_text_is_cut_as_the_library_cuts_it(shown, seen):
 
 @pytest.fixture(scope="module")
 def seen(browser, tmp_path_factory):
-    """A translator whose page is open in the browser, with the address of the page."""
+    """A translator whose page is open in the browser, and the address of the page."""
     folder = tmp_path_factory.mktemp("seen")
     translator = tiny.make_translator(**SEARCH)
     training = {"examples": EXAMPLES}
@@ -275,7 +275,7 @@ def test_the_last_of_several_quick_changes_counts(shown):
     shown.run(f"{click}; {click}")
     shown.until("state.changed === null && $('undo').hidden && $('said').textContent === ''")
     assert shown.run("state.off.size === 0 && $('changedText').textContent === ''")
-    # A new text while another is translated, and the mask meanwhile.
+    # A new text during a translation, and the mask meanwhile.
     send = "$('form').requestSubmit()"
     shown.run(f"{send}; $('causal').click(); $('text').value = 'trees by the lake'; {send}")
     shown.until("state.changed?.ids.length && $('said').textContent === ''")
@@ -407,7 +407,7 @@ def test_every_option_of_the_model_is_supported_or_refused():
     unread = {
         one for one in options - page.SUPPORTED.keys() if not re.search(rf"\b{one}\b", script)
     }
-    # The weights tell the first; training and other positions alone read the rest.
+    # The weights show the first; only training and other positions read the rest.
     assert unread == {
         "d_ff", "output_bias", "head_size", "max_positions",
         "source_vocabulary_size", "target_vocabulary_size",

@@ -1,4 +1,4 @@
-"""The playground: what its process forwards and refuses, and the page in a real browser."""
+"""The playground: what its server forwards and refuses, and its page in a real browser."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ from tfformer.text.vocabularies import SPECIAL
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """A page of a browser, for all tests one after the other."""
+    """One browser page for all tests, which run one after the other."""
     if PROGRAM is None:
         pytest.skip("no Chromium is installed")
     with Browser(tmp_path_factory.mktemp("profile")) as browser:
@@ -62,7 +62,7 @@ def ask(seen, page, text):
 
 
 class Client:
-    """Answers what is known, and notes what it was asked."""
+    """Returns fixed answers and records the requests."""
 
     model = "toy"
 
@@ -132,7 +132,7 @@ def test_what_is_no_request_of_the_page_is_refused(body, options, status, messag
     with Playground(translator()) as page:
         found, answer = post(page, body, **options)
         assert found == status and message in answer["error"]
-        assert post(page, GOOD)[0] == 200  # and the next one is answered
+        assert post(page, GOOD)[0] == 200  # the next one is answered
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{page.port}/etc/passwd")
 
@@ -157,7 +157,7 @@ def test_the_page_runs_nothing_but_its_own_script():
 
 
 def test_the_page_shows_texts_of_any_direction_and_scores_with_their_unit():
-    """What the text of the page can tell; the tests below need a browser."""
+    """What the source of the page shows; the tests below need a browser."""
     page = PAGE.read_text(encoding="utf-8")
     outputs = re.findall(r'make\("output", (\{.*?\})', page)
     assert outputs and all('dir: "auto"' in properties for properties in outputs)
@@ -181,7 +181,7 @@ def test_a_text_in_the_address_is_not_sent_by_itself(seen):
 
 
 def test_a_value_of_the_server_is_no_style(seen):
-    """Not even one that would end the colour and begin an image."""
+    """Not even one that would end the colour and start an image."""
     bad = "0) url(http://mt.example/x"
     align = {**ANSWERS["align"], "attention": [[[bad, 0.25], [0.0, 1.0]]]}
     with Playground(translator(("align", align))) as page:
@@ -205,7 +205,7 @@ def test_a_translation_its_alternatives_and_what_words_attended_to(seen):
         shares = "[...document.querySelectorAll('#sources .word')].map(w => w.title)"
         assert seen.run(shares) == ["75 %"]  # the rest is on the end mark, which is not shown
         assert "export with --explain" in seen.run("document.body.innerText")
-        # Another alternative is asked for by the keyboard alone.
+        # Another alternative is selected with the keyboard alone.
         seen.run(f"{buttons}[1].focus()")
         seen.press("Enter", "\r")
         seen.until(f"{buttons}[1].ariaPressed == 'true'")

@@ -1,4 +1,4 @@
-"""Where a version is made before it is published, and what killed exports have left there."""
+"""Where a version is written before it is published, and the leftovers of killed exports."""
 
 import os
 import signal

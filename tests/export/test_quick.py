@@ -1,4 +1,4 @@
-"""`export.saved_model --quick`: it loads and answers, nothing is compared, and all say so."""
+"""`export.saved_model --quick` loads the export, compares nothing, and says so everywhere."""
 
 import json
 
@@ -105,7 +105,7 @@ def test_which_form_is_fastest_is_said_in_words():
 
 @pytest.mark.parametrize("form", ["--xla", "--low-latency"])
 def test_a_form_is_not_compared_with_itself(tmp_path, capsys, form):
-    (tmp_path / "config.json").touch()  # of a run that nobody reads before
+    (tmp_path / "config.json").touch()  # of a run that is not read before
     words = [str(tmp_path), str(tmp_path / "out"), form, "--compare-forms"]
     assert saved_model.main(words) == 2
     assert f"--compare-forms cannot be given with {form}" in capsys.readouterr().err

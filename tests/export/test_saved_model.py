@@ -1,4 +1,4 @@
-"""The whole road: a run is exported, verified as the server loads it, and answers on its own."""
+"""A run is exported, verified as the server loads it, and works without the run."""
 
 import collections
 import json
@@ -37,7 +37,7 @@ SEARCH = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run directory of a tiny model whose answers are not flat."""
+    """A run of a tiny model whose distributions are not flat."""
     directory = tmp_path_factory.mktemp("run") / "run"
     return tiny.save_run(directory, lambda: Tokenizer.train(TEXTS, vocabulary_size=290), SEARCH)
 
@@ -48,16 +48,16 @@ def translator(run):
 
 
 def only(patch, *signatures):
-    """Translators that are made from now on have these signatures."""
+    """Gives translators that are made from now on only these signatures."""
     patch.setattr("tfformer.service.translator.SIGNATURES", signatures)
 
 
 @pytest.fixture(scope="module")
 def exported(run, tmp_path_factory):
-    """An export that was verified, moved away from where it was written, its run deleted.
+    """A verified export that was moved to another folder; its run is deleted.
 
-    It has serving_default and what a server cannot batch; that of test_deployment.py has what it
-    can, and is verified too.
+    It has serving_default and the signatures that a server cannot batch. test_deployment.py
+    verifies the others.
     """
     copy = tmp_path_factory.mktemp("copy") / "run"
     shutil.copytree(run, copy)
@@ -84,7 +84,7 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def served(exported):
-    """What the server's loader answers to each of ASKED: {output: array}."""
+    """The answers of the server's loader to ASKED: {output: array}."""
     signatures, calls = read_graph(exported / "8").signatures, []
     for name, inputs in ASKED.values():
         signature = signatures[name]
@@ -182,7 +182,7 @@ def test_requests_have_no_more_rows_than_the_model_takes(run):
 
 @pytest.mark.slow
 def test_an_export_with_limits_of_its_own_is_verified_too(run, tmp_path, monkeypatch):
-    # Of each kind of input one: texts, ids, pairs of texts.
+    # One for each kind of input: texts, ids, pairs of texts.
     only(monkeypatch, serving_default, beam_search_ids, score_signature)
     given = {"max_batch_size": 2, "max_source_length": 19, "max_target_length": 11}
     options = [word for name, n in given.items() for word in (f"--{name.replace('_', '-')}", n)]
@@ -244,7 +244,7 @@ def test_bad_arguments_are_one_line(run, tmp_path, capsys):
 
 
 def assert_one_line(capsys, module="export.saved_model"):
-    """What was wrong, in the last line of standard error; before it, progress at most."""
+    """The error in the last line of standard error; only progress may come before it."""
     *before, last = capsys.readouterr().err.splitlines()
     assert last.startswith(f"python -m {module}: error: ")
     assert all(line.endswith(" ...") for line in before), before
@@ -280,7 +280,7 @@ def test_publication_goes_on_without_a_report(tmp_path):
     for number in ("1", "2"):
         model = tmp_path / "partial" / "model"
         model.mkdir(parents=True)
-        if number == "2":  # where its report goes there is a folder
+        if number == "2":  # a folder has the name of its report
             (tmp_path / "2.report.json" / "full").mkdir(parents=True)
         report = verify.Report("")
         version = publish(model, report, tmp_path, lines.append)
@@ -310,7 +310,7 @@ def test_a_near_tie_is_no_fault(translator, monkeypatch):
     plain = reference.beam_search
 
     def tied(*arguments):
-        """As if the second best were as good as the best."""
+        """As if the two best hypotheses had the same score."""
         best, second, *others = plain(*arguments)
         alpha, form = arguments[-2:]
         wanted = reference.score(best, *arguments[-2:])
@@ -323,7 +323,7 @@ def test_a_near_tie_is_no_fault(translator, monkeypatch):
 
 @pytest.mark.parametrize(("seconds", "calls"), [(60, {"1": 6, "2": 6}), (0.05, {"1": 3})])
 def test_a_model_that_takes_long_is_measured_for_a_limited_time(seconds, calls, monkeypatch):
-    """A large language model may need minutes for a request."""
+    """A request to a large language model may take minutes."""
     found = collections.Counter()
 
     class Slow:

@@ -1,4 +1,4 @@
-"""Files of any size: line for line, with constant memory, and whole after a failure."""
+"""Files of any size are translated line by line, in constant memory, and can be continued."""
 
 import gzip
 import os
@@ -264,7 +264,7 @@ def test_lines_are_translated_as_the_translator_does(short, translator_served, c
     with BulkTranslator(short, batch_size=7) as model:
         found = model.translate(texts)
         assert model.translate([]) == []
-    assert capfd.readouterr().err == ""  # TensorFlow makes its remarks to nobody
+    assert capfd.readouterr().err == ""  # no log lines of TensorFlow
     assert found == translator_served.translate(texts)
     with BulkTranslator(short, document=True) as model:
         assert model.translate(["a house. The lake"]) == [
@@ -333,7 +333,7 @@ def test_a_mistake_is_one_line(arguments, message, tmp_path, monkeypatch, capsys
 
 @pytest.mark.slow
 def test_a_pipeline_of_apache_beam_translates_the_same(tmp_path):
-    """In packages of its own: Beam wants an older protobuf than SentencePiece's module."""
+    """In a separate environment: Beam needs an older protobuf than SentencePiece's module."""
     overlay, constraints = tmp_path / "overlay", tmp_path / "constraints.txt"
     pinned = (ROOT / "requirements.lock").read_text().splitlines()
     free = ("protobuf", "python-dateutil", "pillow", "#")

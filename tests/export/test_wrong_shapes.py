@@ -1,4 +1,4 @@
-"""A server compares no shapes: the graph of each signature of each family says what it expects."""
+"""A server compares no shapes, so the graph of each signature of each family checks them."""
 
 import hub
 import numpy as np
@@ -73,7 +73,7 @@ def wrong(array):
     return [np.array(one, array.dtype) for one in (*fewer, array[None], array[None, None])]
 
 
-# Those of CI: what other services have is theirs too.
+# These run in CI; the other services have the same signatures.
 IN_CI = {"language model", "span"}
 
 
@@ -96,7 +96,7 @@ def test_an_input_of_another_rank_is_named_with_the_shape_it_must_have(name, tmp
                 }
                 calls.append((feeds, fetches))
                 expected.append((signature_name, alias, shape))
-    # In another process: a session there disables XLA for all that follows.
+    # In another process, because a session disables XLA for the rest of its process.
     for (name, alias, shape), error in zip(
         expected, serve_calls(tmp_path / "1", calls), strict=True
     ):

@@ -1,7 +1,8 @@
-"""Every file of a run, damaged in every way, under every command: one line, or the same answer.
+"""Damages each file of a run in each way, and tries each command: it reports the fault in one line,
+or gives the correct result.
 
-What a command answers with exit code 0 is what it answers of the whole run; else it says in one
-line what is wrong. Nothing else of the run changes.
+If the exit code is 0, the result must be that of the undamaged run. Otherwise one line names the
+fault. The command changes no other file of the run.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ import pytest
 from shared import once
 from workers import RECIPE, start
 
-# What commands write anew, whatever was there.
+# Files that commands write again, whatever was there.
 WRITTEN = {".lock", "README.md", "curve.png", "evaluation.json", "scores.json", "sessions.json"}
 
 
@@ -45,7 +46,7 @@ def removed(path, content, other):
 
 
 def linked(path, content, other):
-    """To itself: it can be opened by nobody."""
+    """A link to itself, which nobody can open."""
     path.unlink()
     path.symlink_to(path.name)
 
@@ -66,7 +67,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory):
-    """A finished run that was evaluated."""
+    """A finished run with an evaluation."""
 
     def make(folder):
         done = start(folder / "run", cores=1)
@@ -93,7 +94,7 @@ def files(run):
 
 
 def answer(command, run):
-    """What can be compared of what a command has found."""
+    """The part of a command's result that can be compared."""
     if command == "evaluate":
         return figures(json.loads((run / "evaluation.json").read_text()))
     if command == "compare":
@@ -120,7 +121,7 @@ def cases(run):
 
 
 def faults(whole, expected, name, damage, command, run):
-    """What is wrong with how a command takes a damage."""
+    """The faults in a command's reaction to a damaged file."""
     shutil.copytree(whole, run)
     path, names = run / name, sorted(files(whole))
     other = (
@@ -146,9 +147,9 @@ def faults(whole, expected, name, damage, command, run):
 
 
 def hold(whole, tmp_path, chosen):
-    """Tries the cases; the faults of all of them."""
+    """Tries the cases and lists the faults of all."""
     expected = {command: answer(command, whole) for command in COMMANDS if command != "compare"}
-    expected["compare"] = expected["evaluate"]  # of both runs in its table
+    expected["compare"] = expected["evaluate"]  # its table has both runs
     found = []
     for number, (name, damage, command) in enumerate(chosen):
         run = tmp_path / str(number)
@@ -161,7 +162,7 @@ def hold(whole, tmp_path, chosen):
 
 @pytest.mark.slow
 def test_some(whole, tmp_path):
-    """Each damage under two commands, of some file; `make test-hostile` tries all."""
+    """Tries two commands for each damage; `make test-hostile` tries all."""
     chosen = {case[1:]: case for case in cases(whole)}
     pairs = itertools.product(enumerate(DAMAGES), enumerate(COMMANDS))
     some = [chosen[damage, command] for (n, damage), (m, command) in pairs if (n + m) % 2 == 0]

@@ -1,7 +1,6 @@
-"""A disk that fills up, and streams that nobody can write to, under every command that writes.
+"""A disk that becomes full and streams that cannot be written to, for each command that writes.
 
-One line says so, nothing that is there is half a file, and where there is room again the same words
-do what they were to do.
+One line reports it, and no file is half written. With enough space, the same command then succeeds.
 """
 
 import contextlib
@@ -27,13 +26,14 @@ from tfformer.files import unpack
 
 SECONDS = 300
 MAX_SAID = 1 << 20  # bytes
-# Begun in an hour of need: these grow while a command goes on, or are its own affair.
+# These files may differ: TensorBoard's grow while a command runs, and locks are separate.
 APART = ("tensorboard", ".lock")
 
 
 @pytest.fixture(scope="session")
 def given(short, tmp_path_factory):
-    """What there is to read: texts, a run of one epoch of two, the same one finished, a version."""
+    """The files to read: texts, a run after one of two epochs, the same run finished, a SavedModel.
+    """
 
     def make(folder):
         given = make_given(folder, short)
@@ -49,7 +49,7 @@ def given(short, tmp_path_factory):
             super().__init__(*arguments, directory=given.home)
 
         def log_message(self, *_):
-            """The tests' output is no place for a log of requests."""
+            """Keeps request logs out of the tests' output."""
 
     given = make_given(once(tmp_path_factory, "given", make), short, write=False)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Home) as server:
@@ -60,7 +60,7 @@ def given(short, tmp_path_factory):
 
 
 def ended(module, words, largest_file=None, before=""):
-    """(exit code, what it said) of a command; what it says is no file, and may be any length."""
+    """(exit code, output) of a command. The output is not limited by `largest_file`."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     with open(reading, "rb") as said, open(writing, "wb"):
@@ -94,7 +94,7 @@ def hashes(folder):
 
 
 def is_whole(path, expected):
-    """Whether a file is no part of one: by what it is, else by how long a whole one is."""
+    """Whether a file is complete: by its content, or else by the expected size."""
     content = path.read_bytes()
     with contextlib.suppress(ValueError):
         match path.suffix:
@@ -108,7 +108,7 @@ def is_whole(path, expected):
                 return content.startswith(b"\x89PNG") and b"IEND" in content[-12:]
             case ".csv" | ".md" | ".tsv":
                 return content.endswith(b"\n")
-            case _ if path.name == "fingerprint.pb":  # of numbers of any length
+            case _ if path.name == "fingerprint.pb":  # its numbers have any length
                 return bool(content)
             case _:
                 return expected.exists() and len(content) == expected.stat().st_size
@@ -116,11 +116,11 @@ def is_whole(path, expected):
 
 
 def wrong_with_files(folder, before, expected):
-    """What is damaged, half there, or left over of what was to be there in a while."""
+    """The faults in the files of a folder: damaged, half written, or left over."""
     for name, digest in hashes(folder).items():
         path = folder / name
         if path.name.endswith((".part", ".tmp")) or "partial" in name:
-            # A translation that is not yet whole is kept, to go on with.
+            # An incomplete translation is kept, so that the command can continue it.
             if not name.startswith("out/") or not name.endswith(".partial"):
                 yield f"left over: {name}"
         elif digest != before.get(name) and not is_whole(path, expected / name):
@@ -130,7 +130,7 @@ def wrong_with_files(folder, before, expected):
 
 
 def wrong_with_end(code, said):
-    """What is wrong with how a command says that it could not write."""
+    """The faults in how a command reports that it could not write."""
     lines = [line for line in said.splitlines() if ": error: " in line]
     if code != 1:
         yield f"exit code {code}: {said[-500:]}"
@@ -139,12 +139,12 @@ def wrong_with_end(code, said):
 
 
 def names(folder):
-    """Of the files that are there; not of those that are named by their content."""
+    """The names of the files, except those named after their content."""
     return {name for name in hashes(folder) if not Path(name).name.startswith("weights-")}
 
 
 def wrong_with_next(code, said, folder, expected):
-    """What is wrong when there is room again."""
+    """The faults of the second attempt, when there is space again."""
     if code != 0:
         yield f"with room again, exit code {code}: {said[-1000:]}"
     elif other := names(folder) ^ names(expected):
@@ -153,7 +153,7 @@ def wrong_with_next(code, said, folder, expected):
 
 @pytest.fixture(scope="session")
 def whole(given, tmp_path_factory):
-    """A function of a command's name: the folder that it leaves where nothing is in its way."""
+    """A function from a command's name to the folder that it leaves without any fault."""
 
     def get(name):
         def make(folder):
@@ -167,7 +167,7 @@ def whole(given, tmp_path_factory):
 
 
 def sizes(minimum, expected):
-    """Four times as much each time, until it is enough for all files together."""
+    """Sizes, each four times the one before, up to enough for all files together."""
     total = sum(path.stat().st_size for path in expected.rglob("*") if path.is_file())
     size = minimum
     while size < 4 * total + minimum:
@@ -176,7 +176,7 @@ def sizes(minimum, expected):
 
 
 def hold(name, tried, attempt):
-    """Tries what `attempt` yields faults of; those of all."""
+    """Tries what `attempt` tests, and lists all faults."""
     found, failed = [], 0
     for one in tried:
         wrong = list(attempt(one))
@@ -187,7 +187,7 @@ def hold(name, tried, attempt):
 
 
 def faults_of_limit(name, given, expected, folder):
-    """A function of bytes that no file may pass."""
+    """A function of the maximum size of a file, in bytes."""
 
     def faults(size):
         WRITERS[name].put(given, folder)
@@ -204,7 +204,7 @@ def faults_of_limit(name, given, expected, folder):
 
 
 def faults_of_disk(name, given, expected, disk):
-    """A function of bytes that are free."""
+    """A function of the free space, in bytes."""
 
     def faults(size):
         folder, seen = disk.path / "work", disk.seen / "work"
@@ -262,7 +262,7 @@ def test_the_disk_is_full(given, whole, tmp_path, name):
 
 
 FULL = "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 1)"
-# Standard output and standard error: {what: (a program that makes it so, is it the output)}.
+# Standard output and standard error: {name: (a program that breaks it, whether it is the output)}.
 STREAMS = {
     "a full output": (f"{FULL}; sys.stdout = open(1, 'w', closefd=False)", True),
     "a full output without a buffer": (f"{FULL}; sys.stdout.reconfigure(write_through=True)", True),
@@ -273,7 +273,7 @@ STREAMS = {
 
 
 def faults_of_streams(name, given, expected, folder):
-    """A function of what becomes of a stream."""
+    """A function of what happens to a stream."""
 
     def faults(stream):
         program, is_output = STREAMS[stream]
@@ -284,7 +284,7 @@ def faults_of_streams(name, given, expected, folder):
             yield from wrong_with_end(code, said)
         elif is_output and (code != 0 or "error: " in said or "Traceback" in said):
             yield f"exit code {code}: {said[-500:]}"
-        elif code not in (0, 1):  # nobody can be told why
+        elif code not in (0, 1):  # the reason cannot be printed
             yield f"exit code {code}: {said[-500:]}"
         yield from wrong_with_files(folder, before, expected)
         code, said = run(name, given, folder) if code else (code, said)

@@ -1,6 +1,6 @@
-"""Killed or interrupted at every operation on files, and begun again by the same words.
+"""Kills or interrupts a command at each file operation, then runs the same command again.
 
-The result is that of the command that nothing stopped, and nothing is left over.
+The result must be that of a command that was never stopped, with no files left over.
 """
 
 import csv
@@ -22,16 +22,16 @@ from writers import SHORT_EXPORT
 
 from tfformer import run
 
-# What a process has when it was stopped: by a signal that it cannot see, and by those it can.
+# The exit code of a process stopped by a signal that it cannot catch, and by those that it can.
 CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
-# Of so many cases `make test-slow` tries one, `make test-hostile` all.
+# `make test-slow` tries one of so many cases, `make test-hostile` all of them.
 CORE = 61
 # Five batches an epoch; the last two epochs are averaged.
 OPTIONS = ["--cores=1", "--epochs=2", "--r-drop=0", "--batch-tokens=512", "--checkpoint-steps=3"]
 
 
 def ended(module, arguments, folder, record, stop=None, before=""):
-    """(exit code, what it said) of a command whose operations under `folder` are counted.
+    """(exit code, output) of a command, whose file operations under `folder` are counted.
 
     `stop` is (the number of an operation, the signal that comes before it).
     """
@@ -45,9 +45,9 @@ def operations(record):
 
 
 def every(record, step=4):
-    """Each operation with a kill, and each `step`th with a signal that a command sees.
+    """Each operation with a kill, and each `step`th with a signal that the command can catch.
 
-    Behind a sync the files are those that were before it: a kill there is left out.
+    After a sync, the files are those before it, so a kill there is left out.
     """
     done = operations(record)
     kills = [n for n in range(len(done)) if not n or not done[n - 1].startswith("os.fsync")]
@@ -57,7 +57,7 @@ def every(record, step=4):
 
 
 def wrong_with_stop(code, said, number):
-    """What is wrong with how a command has ended that was stopped."""
+    """The faults in how a stopped command ended."""
     lines = [line for line in said.splitlines() if "error: " in line or "stopped by" in line]
     if code != CODES[number]:
         yield f"exit code {code}: {said[-500:]}"
@@ -68,7 +68,7 @@ def wrong_with_stop(code, said, number):
 
 
 def wrong_with_end(code, said, folder):
-    """What is wrong with how a command has come to its end, and left over in its folder."""
+    """The faults in how a command finished, with files left over in its folder."""
     if code != 0 or "error: " in said or "Traceback" in said:
         yield f"began again, exit code {code}: {said[-2000:]}"
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
@@ -78,7 +78,7 @@ def wrong_with_end(code, said, folder):
 
 
 def hold(tmp_path, chosen, record, faults):
-    """Tries the cases; the faults of all of them."""
+    """Tries the cases and lists the faults of all."""
     found, failed, done = [], 0, operations(record)
     for case, (place, number) in enumerate(chosen):
         folder = tmp_path / str(case)
@@ -102,7 +102,7 @@ def train(directory, record, stop=None):
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """A training that nothing has stopped, in `run`, and its operations."""
+    """A training that was not stopped, in `run`, and its file operations."""
 
     def make(folder):
         folder.mkdir()
@@ -113,7 +113,7 @@ def trained(tmp_path_factory):
 
 
 def differences(ours, expected):
-    """In what a run differs from another; not in when it was, how fast, and in how many parts."""
+    """The differences of a run from another one, except dates, speed and number of sessions."""
     if not (ours / "config.json").exists():
         yield "no model"
         return
@@ -150,12 +150,12 @@ def faults_of_training(trained):
     def faults(folder, place, number):
         ours, record = folder / "run", folder / "record"
         code, said = train(ours, record, (place, number))
-        if code == 0 and number != signal.SIGKILL:  # asked for when there was no batch any more
+        if code == 0 and number != signal.SIGKILL:  # the signal came after the last batch
             yield from differences(ours, trained / "run")
         else:
             yield from wrong_with_stop(code, said, number)
-        if number == signal.SIGKILL and place % 8 == 0:  # and once more, where it goes on
-            again = 1 + place // 8 % 6  # it makes seven at least
+        if number == signal.SIGKILL and place % 8 == 0:  # killed again after it has resumed
+            again = 1 + place // 8 % 6  # it has at least seven operations
             yield from wrong_with_stop(*train(ours, record, (again, number)), number)
         code, said = train(ours, record)
         yield from wrong_with_end(code, said, ours)
@@ -178,9 +178,9 @@ def test_a_training(trained, tmp_path, part):
     assert not hold(tmp_path, every(record)[part::8], record, faults_of_training(trained))
 
 
-# An export, into a base directory whose version 1 is served.
+# An export into a base directory whose version 1 is being served.
 
-# TensorFlow changes files without Python: the moments before that are told.
+# TensorFlow changes files without Python; these hooks report the moments before it does.
 TOLD = """
 from tensorflow.python.lib.io import file_io
 
@@ -193,7 +193,7 @@ def tell(name, original):
 for name in ("recursive_create_dir_v2", "write_string_to_file", "rename_v2", "copy_v2"):
     tell(name, getattr(file_io, name))
 """
-# It is not measured again.
+# The export does not measure latency again.
 MEASURED = """
 import json
 from export.artifacts import deployment
@@ -209,7 +209,7 @@ def export(run, base, record, stop=None, measured=None):
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
-    """A run, and a base directory that a first version was exported into, without its page."""
+    """A run, and a base directory with a first exported version, without its README."""
 
     def make(folder):
         folder.mkdir()
@@ -232,13 +232,14 @@ def measures(exported):
 
 
 def answer(version):
-    """What a version translates, as stored numbers and as TensorFlow loads it."""
+    """The translations of a version: as stored and as TensorFlow loads it."""
     served = tf.saved_model.load(str(version)).signatures["serving_default"]
     return served(text=tf.constant(tiny.sentences(3)))["translation"].numpy().tolist()
 
 
 def wrong_with_versions(base, expected):
-    """What is wrong with a base directory: the first version is as it was, each other one whole."""
+    """The faults of a base directory: the first version must be unchanged, each other one complete.
+    """
     before, after = hashes(expected), hashes(base)
     if changed := [name for name in before if after.get(name) != before[name]]:
         yield f"changed: {changed}"
@@ -260,8 +261,8 @@ def faults_of_export(exported):
         yield from wrong_with_versions(base, expected)
         yield from wrong_with_end(*export(*words, measured=measured), base)
         yield from wrong_with_versions(base, expected)
-        # Killed when it was published already, the version is there, perhaps without its report,
-        # which comes after it; and the next one too.
+        # If it was killed after publishing, the version exists, perhaps without its report, which
+        # is written later; and the next version exists too.
         there = {path.name for path in base.iterdir()}
         wanted = {path.name for path in (exported / "second").iterdir()}
         if "3" in there:
@@ -284,18 +285,18 @@ def test_an_export(exported, tmp_path):
     assert not hold(tmp_path, every(record, 1), record, faults_of_export(exported))
 
 
-# A translation of files, one of them packed.
+# A translation of files, one of them compressed.
 
 
 def translate(model, output, record, *files, stop=None):
-    # A record of the progress behind every seven lines.
+    # The progress is recorded after every seven lines.
     before = "from export import translate_files; translate_files.CHUNK = 7"
     return ended("export.translate_files", [model, output, *files], output, record, stop, before)
 
 
 @pytest.fixture(scope="session")
 def translated(short, tmp_path_factory):
-    """Files, and their translations that nothing has stopped."""
+    """Files, and their translations without any interruption."""
 
     def make(folder):
         folder.mkdir()

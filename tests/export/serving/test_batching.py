@@ -1,4 +1,4 @@
-"""Requests that are joined get what alone they get, and share what goes wrong."""
+"""Joined requests get the same answers as separate ones, and share errors."""
 
 import concurrent.futures
 import threading
@@ -19,7 +19,7 @@ FETCHES = ["y:0"]
 
 
 class Session:
-    """Squares numbers, remembers what it was asked, and waits until it may answer."""
+    """Squares numbers, records its calls, and waits until it may answer."""
 
     def __init__(self):
         self.asked, self.timeouts, self.error = [], [], None
@@ -42,7 +42,8 @@ def session():
 
 @pytest.fixture
 def make(session):
-    """`make(max_batch_size=..., ...)` is a `Batcher` of one thread that is closed in the end."""
+    """`make(max_batch_size=..., ...)` returns a `Batcher` with one thread, which is closed at the
+    end."""
     batchers = []
 
     def run(**parameters):
@@ -58,7 +59,7 @@ def make(session):
 
 
 class Callers:
-    """Threads that ask a batcher, in the order in which `ask` is called."""
+    """Threads that call a batcher, in the order of the calls of `ask`."""
 
     def __init__(self, session, batcher):
         self.session, self.batcher = session, batcher
@@ -83,7 +84,7 @@ def answers(futures):
 
 
 def occupy(session, callers):
-    """Makes the one thread busy, so that what is asked next waits; `session.go.set()` ends it."""
+    """Occupies the only thread, so that later requests wait until `session.go.set()`."""
     session.go.clear()
     first = callers.ask([100])
     wait_until(lambda: session.asked)
@@ -257,7 +258,7 @@ def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path
         with concurrent.futures.ThreadPoolExecutor(31) as threads:
             found = list(threads.map(asked.translate, texts))
         assert found == [[translation] for translation in expected]
-        # One of 17 rows is larger than a batch; one of 16 is one.
+        # A request of 17 rows is larger than a batch; one of 16 is a full batch.
         assert asked.translate(*texts[:16]) == expected[:16]
         status, answer = asked.ask("/v1/models/tiny:predict", {"instances": texts[:17]})
         assert status == 400 and "Task size 17 is larger than" in answer["error"]

@@ -1,4 +1,4 @@
-"""Clients that mean harm: each gets a status in time, and the next one is served."""
+"""Malicious clients get a status in time, and the next request is answered."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ POST = b"POST /v1/models/tiny:predict HTTP/1.1\r\n"
 
 
 def talk(port, said, seconds=20):
-    """Everything that the server answers, until it closes the connection."""
+    """All bytes that the server sends until it closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as client:
         client.sendall(said)
         client.shutdown(socket.SHUT_WR)
@@ -54,7 +54,7 @@ def claim(sizes, values=(b"a",), dtype=tf.string, name="text"):
 
 
 def damaged(rng, data):
-    """Bytes of which some are changed, doubled, cut out or cut off."""
+    """Bytes with some changed, doubled, cut out or cut off."""
     at, size = rng.randrange(len(data)), rng.randrange(1, 20)
     return rng.choice([
         data[:at] + rng.randbytes(size) + data[at + size :],
@@ -76,13 +76,13 @@ def test_damaged_requests_have_a_status_and_the_next_one_is_served(asked):
             try:
                 predict(damaged(rng, message), timeout=20)
             except grpc.RpcError as error:
-                # INTERNAL is gRPC's word for bytes that are no message.
+                # gRPC returns INTERNAL for bytes that are not a message.
                 codes = "INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "INTERNAL"
                 assert error.code().name in codes and "Traceback" not in error.details()
     assert asked.translate("a house") == expected
 
 
-# What a tensor claims.
+# Shapes and types that a tensor claims to have.
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_a_tensor_claims_is_counted_first(asked, request_, match):
 
 
 def test_a_tensor_without_values_has_those_of_the_type(asked):
-    """`FromProtoField` of the server fills the tensor with T()."""
+    """The server's `FromProtoField` fills the tensor with T()."""
     found = asked.predict(claim([2], []))
     assert found["translation"].tolist() == [b"", b""]
     other = claim([2], [])
@@ -142,7 +142,7 @@ def test_numbers_must_fit_their_shape():
 
 @pytest.mark.parametrize("compression", grpc.Compression)
 def test_a_message_by_grpc_has_a_greatest_size(asked, compression):
-    """It is that of what is unpacked: 70 MB of one letter are 70 kB by gzip."""
+    """The limit counts unpacked bytes: 70 MB of one letter are 70 kB in gzip."""
     with refused("RESOURCE_EXHAUSTED", "essage larger than max"):
         asked.prediction.Predict(
             make_request("tiny", [b"a" * 70_000_000]), timeout=20, compression=compression
@@ -155,7 +155,7 @@ def test_a_message_by_grpc_has_a_greatest_size(asked, compression):
 
 def test_the_rows_of_a_report_are_the_limit(asked, monkeypatch):
     model = asked.server.versions.model(predict_spec())
-    assert model.max_rows == tensors.MAX_ROWS  # there is no report beside it
+    assert model.max_rows == tensors.MAX_ROWS  # it has no report
     monkeypatch.setattr(model, "max_rows", 2)
     assert asked.translate("a", "b")
     with refused("INVALID_ARGUMENT", "text: at most 2 rows, got 3"):
@@ -175,7 +175,7 @@ def test_messages_are_cut_as_the_server_cuts_them(asked):
     assert status == 400 and found["error"].endswith("x...TRUNCATED")
 
 
-# Bodies, and who asks.
+# Bodies and clients.
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,8 @@ def test_messages_are_cut_as_the_server_cuts_them(asked):
 def test_what_follows_a_body_is_no_request_unless_the_body_ends(
     asked, monkeypatch, head, body, expected
 ):
-    """A second request follows: after an answer of 200 it is served, else never seen."""
+    """After an answer of 200, a second request on the connection is served; otherwise it is not
+    read."""
     monkeypatch.setattr(connection, "LINGER", 0.1)
     second = b"GET /v1/models/tiny HTTP/1.1\r\nConnection: close\r\n\r\n"
     answer = talk(asked.server.rest_port, POST + head + b"\r\n\r\n" + body + second)
@@ -239,7 +240,8 @@ PACKED = gzip.compress(GOOD, mtime=0)
     ],
 )
 def test_a_body_of_gzip(asked, monkeypatch, body, status, match):
-    """The stock server unpacks it. The last is a bomb: 65 kB that are 64 MiB and a byte."""
+    """The stock server unpacks it. The last body is a bomb: 65 kB that unpack to 64 MiB and a byte.
+    """
     monkeypatch.setattr(connection, "LINGER", 0.1)
     head = b"Content-Encoding: GZip\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
     start = time.monotonic()
@@ -302,7 +304,7 @@ def test_a_process_that_stands_still_is_not_waited_for_and_replaced(short, monke
         assert asked.ask(PREDICT, GOOD)[0] == 504
         with pytest.raises(ServingError, match="DEADLINE_EXCEEDED"):
             model.predict(make_request("tiny", ["a"]), timeout=0.2)
-        # Nobody's call holds up the others, even one that is more than the pipe takes.
+        # No call delays the others, not even one larger than the pipe's buffer.
         large = make_request("tiny", [b"a" * 2**22])
         with pytest.raises(ServingError, match="DEADLINE_EXCEEDED"):
             model.predict(large, timeout=0.2)
@@ -310,7 +312,7 @@ def test_a_process_that_stands_still_is_not_waited_for_and_replaced(short, monke
             model.predict(make_request("tiny", ["a"]), timeout=0.2)
         endless = []
 
-        def ask():  # without a deadline: it waits until the process is given up
+        def ask():  # without a deadline: it waits until the process is ended
             try:
                 model.predict(make_request("tiny", ["a"]))
             except ServingError as error:

@@ -1,4 +1,4 @@
-"""The command: a line that works, exit codes, and mistakes in one line."""
+"""The command: its output, its exit codes, and one line for each mistake."""
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
 
 @pytest.mark.slow
 def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
-    """The worker ends too, and the terminal is as it was."""
+    """The worker ends too, and the terminal is restored."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "export.local_server", short.parent, "--port", "0"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "NO_COLOR": ""}
@@ -77,7 +77,7 @@ def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
         os.close(ours)
     assert b"Traceback" not in said and b"curl" not in said
     assert said.rfind(b"\x1b[?25h") > said.rfind(b"\x1b[?25l") >= 0
-    # The kernel may be a moment behind.
+    # The kernel may need a moment.
     assert wait_until(lambda: not [child for child in children if Path("/proc", child).exists()])
 
 
@@ -167,7 +167,7 @@ def test_what_runs_has_some_seconds_to_end_and_a_second_signal_none(short, secon
             one.sendall(head + body)
         listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         [worker] = listed.read_text().split()
-        time.sleep(1)  # they are read
+        time.sleep(1)  # time to read them
         start = time.monotonic()
         process.send_signal(signal.SIGTERM)
         if second:
@@ -184,7 +184,7 @@ def test_what_runs_has_some_seconds_to_end_and_a_second_signal_none(short, secon
 
 
 def test_a_signal_at_any_moment_ends_the_wait():
-    """Also while the main thread holds a lock: here it looks all the time, so it often does."""
+    """Also while the main thread holds a lock. Here it polls all the time, so it often does."""
     program = """
 import signal
 from export.local_server import Signals

@@ -1,4 +1,4 @@
-"""Metrics: the names and the text of TensorFlow Serving, and numbers that are counted by hand."""
+"""Metrics have the names and the text format of TensorFlow Serving, and count correctly."""
 
 import concurrent.futures
 import re
@@ -18,7 +18,7 @@ RUNTIME = ":tensorflow:serving:runtime_latency"
 
 
 def parse(page):
-    """({name: type}, {(name, labels): value}) of a page, every line of which must be one."""
+    """({name: type}, {(name, labels): value}) of a page; each line must be valid."""
     types, values = {}, {}
     assert page.endswith("\n")
     for line in page.splitlines():
@@ -41,7 +41,7 @@ def scrape(asked):
 
 @pytest.mark.slow
 def test_predictions_of_both_ways_are_counted(asked):
-    """What is asked of a server is what its numbers grow by; nobody else asks it meanwhile."""
+    """Each prediction increases the numbers by one. No other client calls this server meanwhile."""
     _, before = scrape(asked)
     request = make_request("tiny", ["a house"])
     with concurrent.futures.ThreadPoolExecutor(3) as threads:
@@ -52,7 +52,7 @@ def test_predictions_of_both_ways_are_counted(asked):
     assert asked.ask(PREDICT, {"instances": ["a house", "the lake"]})[0] == 200
     assert asked.ask(PREDICT, {"instances": []})[0] == 400
     assert asked.ask("/v1/models/no%22ne:predict", {"instances": ["a"]})[0] == 404
-    assert asked.ask("/v1/models/tiny")[0] == 200  # is no prediction
+    assert asked.ask("/v1/models/tiny")[0] == 200  # no prediction
     types, after = scrape(asked)
     assert types == {COUNT: "counter", LATENCY: "histogram", RUNTIME: "histogram"}
     grown = {key: value - before.get(key, 0) for key, value in after.items()}
@@ -74,7 +74,7 @@ def test_predictions_of_both_ways_are_counted(asked):
 
 
 def test_buckets_are_those_of_the_server():
-    """10 microseconds times powers of 1.8, each with all that is below it."""
+    """10 microseconds times powers of 1.8; each bucket includes the smaller ones."""
     metrics = Metrics()
     for seconds in (5e-6, 10.5e-6, 17e-6, 0.6, 4000):
         metrics.run("m", seconds)

@@ -1,4 +1,4 @@
-"""What the server says of its models, and of what there is not."""
+"""The server's answers about its models, and about models that it does not have."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is predicted, by gRPC and by REST: values, defaults, what is wrong with a request."""
+"""Predictions by gRPC and by REST: values, defaults, and errors of a request."""
 
 import contextlib
 
@@ -49,7 +49,7 @@ def test_every_signature_answers_as_the_translator_by_grpc_and_by_rest(asked, tr
 
 
 def test_a_text_in_place_of_a_list_is_told_the_shape(asked):
-    """TensorFlow's words, from the graph: a stock server compares no shapes either."""
+    """The message comes from the graph, because a stock server compares no shapes either."""
     said = "Shape of tensor _arg_serving_default_text_0_0 [] is not compatible with expected shape"
     with refused("INVALID_ARGUMENT", said):
         asked.predict(make_request("tiny", "a house"))
@@ -216,14 +216,14 @@ def test_a_deadline_ends_the_request_and_the_next_is_served(asked):
         asked.predict(request, timeout=0.05)
     assert asked.translate("a house")
     model = asked.server.versions.model(predict_spec())
-    wait_until(lambda: not model._running)  # on the server too it was given up
+    wait_until(lambda: not model._running)  # the server also stopped waiting for it
     with contextlib.closing(Asked(asked.server)) as other:
         assert other.translate("a house") == asked.translate("a house")
 
 
 @pytest.mark.slow
 def test_an_only_output_comes_by_rest_without_its_name(tmp_path):
-    """As `MakeJsonFromTensors` of the stock server has it; the clients give it its name back."""
+    """As `MakeJsonFromTensors` of the stock server does; the clients add the name."""
     root = tf.Module()
     text = tf.TensorSpec([None], tf.string, "text")
     root.upper = tf.function(

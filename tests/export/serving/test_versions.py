@@ -1,4 +1,4 @@
-"""Versions come and go, and configurations name them."""
+"""Versions are added and removed, and configurations name them."""
 
 import os
 import re
@@ -50,7 +50,7 @@ BROKEN = {
 
 @pytest.fixture(scope="module")
 def changing(short, tmp_path_factory):
-    """A server of a base directory of its own, in which version 1 is."""
+    """A server with its own base directory, which has version 1."""
     base = tmp_path_factory.mktemp("changing") / "tiny"
     base.mkdir()
     shutil.copytree(short, base / "1")
@@ -62,7 +62,7 @@ def changing(short, tmp_path_factory):
 
 
 def refuse(changing, make, match):
-    """A new version that `make` has made is tried, refused, and version 1 goes on."""
+    """Checks that a new version made by `make` is refused, and that version 1 is still served."""
     number = max(changing.states()) + 1
     beside = changing.base / f"partial-{number}"
     make(beside)
@@ -112,7 +112,7 @@ def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(chang
         wait_until(lambda: changing.states()[1][0] == "END")
         assert changing.states()[number] == ("AVAILABLE", 0, "")
         assert changing.states()[1] == ("END", 0, "")
-        wait_until(lambda: not Path("/proc", str(old)).exists())  # all its memory is given back
+        wait_until(lambda: not Path("/proc", str(old)).exists())  # its memory is free again
         wait_until(lambda: seen[-1] == number)
         folder.rename(folder.with_name(f"{number}.withdrawn"))
         wait_until(lambda: changing.states()[number][0] == "END")
@@ -126,7 +126,7 @@ def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(chang
 
 
 def test_a_link_to_itself_and_a_base_that_is_gone_stop_nothing(tmp_path):
-    """Neither the model of another folder nor another version; in whatever order they are met."""
+    """Other models and other versions are not affected, in any order."""
     config, names = one_model("m0", tmp_path / "m0"), [f"m{n}" for n in range(5)]
     for name in names[1:]:
         config.MergeFrom(one_model(name, tmp_path / name))
@@ -146,7 +146,7 @@ def test_a_link_to_itself_and_a_base_that_is_gone_stop_nothing(tmp_path):
 
 
 class Loaded:
-    """In place of a `Model`: what a folder says when it is loaded; then `after` happens."""
+    """Replaces a `Model`: its folder's answer to loading; then `after` is called."""
 
     after, warmup_requests = staticmethod(lambda: None), ()
 
@@ -164,7 +164,7 @@ class Loaded:
 
 @pytest.fixture
 def loaded(tmp_path, monkeypatch):
-    """(`Versions`, a function that writes a version, one that says what is served)."""
+    """(`Versions`, a function that writes a version, one that returns what is served)."""
 
     def put(number, said):
         beside = tmp_path / f"partial-{said}"

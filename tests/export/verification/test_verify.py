@@ -1,4 +1,4 @@
-"""A SavedModel is verified exactly when the server's own loader answers as Python does."""
+"""A SavedModel passes exactly if the server's own loader gives the same answers as Python."""
 
 import io
 import json
@@ -32,7 +32,8 @@ STRINGS = [b"", b"\0", b"a\0b\0", b"\xff\xfe not UTF-8", "Grüße 你好".encode
 
 
 class Toy(tf.Module):
-    """One of everything a served translator has: text, pieces, ids, options, weights."""
+    """A small module with everything that a served translator has: text, pieces, ids, options,
+    weights."""
 
     def __init__(self, pieces: bytes):
         super().__init__()
@@ -74,7 +75,7 @@ class OneFunction(tf.Module):
 
 
 class NaiveExport(tf.Module):
-    """What everybody writes first: the Keras model as an attribute."""
+    """The usual first attempt: the Keras model as an attribute."""
 
     def __init__(self):
         super().__init__()
@@ -117,11 +118,11 @@ def report(good):
 
 @pytest.fixture
 def copy(good, tmp_path):
-    """A copy of the good SavedModel, to be damaged."""
+    """A copy of the good SavedModel for the test to damage."""
     return Path(shutil.copytree(good, tmp_path / "copy"))
 
 
-# What is right is verified, and its values are the true ones.
+# A good SavedModel passes, and its values are correct.
 
 
 def test_good_model_is_verified(report):
@@ -208,7 +209,7 @@ def test_session_of_one_thread_answers_the_same(good):
         [sys.executable, "-c", THREADS, *arguments],
         cwd=ROOT, check=True, timeout=60, capture_output=True, text=True,
     )  # fmt: skip
-    # A session's inter-op threads are its own; the first one's intra-op threads are everybody's.
+    # Each session has its own inter-op threads; the first one sets the intra-op threads of all.
     assert done.stdout == "True 6 [[[0.5, 1.0], [1.5, 2.5], [3.5, 5.5]]]\n"
 
 
@@ -246,7 +247,7 @@ def test_jit_compilation_is_refused_statically_and_fails_when_served(tmp_path):
 
 
 def test_answers_that_differ_are_refused(tmp_path):
-    # The clock, in milliseconds, differs from call to call whatever the seeds are.
+    # The clock in milliseconds differs from call to call, whatever the seeds are.
     module = OneFunction(lambda x, w: w * x + tf.cast(tf.timestamp() * 1e3 % 1e3, x.dtype))
     reasons = failed(verify(save(module, tmp_path / "random", serving_default=module.call)))
     assert list(reasons) == ["agreement: serving_default"]
@@ -300,7 +301,7 @@ def test_dying_child_is_an_error_not_an_answer(good, monkeypatch):
         serve_calls(good, [])
 
 
-# The caller's mistakes take one line.
+# Mistakes of the caller give one line.
 
 
 @pytest.mark.parametrize(

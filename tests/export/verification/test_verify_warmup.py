@@ -1,4 +1,5 @@
-"""A SavedModel is verified with its warm-up requests: one that fails keeps it off a server."""
+"""A SavedModel is verified with its warm-up requests; a failing one would keep it from being
+served."""
 
 import re
 
@@ -13,7 +14,7 @@ from export.verify import verify
 
 @pytest.fixture
 def warmed(tmp_path):
-    """A function that saves a model which looks up one of its 3 weights, and warm-up requests."""
+    """Saves a model that looks up one of its 3 weights, with warm-up requests."""
     spec = tf.TensorSpec([None], tf.int32, "x")
     module = tf.Module()
     module.table = tf.Variable([2.0, 3.0, 5.0])
