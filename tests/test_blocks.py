@@ -142,7 +142,8 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def parsed(world, monkeypatch):
-    """Returns a function that parses a command's arguments by its own parser, without running it."""
+    """Returns a function that parses a command's arguments by its own parser, without running
+    it."""
     monkeypatch.chdir(world)
     monkeypatch.setattr(Parser, "run", lambda self, _, given=None: self.parse_args(given))
 

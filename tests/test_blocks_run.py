@@ -99,7 +99,8 @@ def world(made, page, tmp_path, monkeypatch):
 
 
 def done(command, folder, monkeypatch, capfd):
-    """Runs a command in this process in a folder; returns its exit code. Redirections are followed."""
+    """Runs a command in this process in a folder; returns its exit code. Redirections are
+    followed."""
     text = f"{' '.join(command.fed[1:])}\n"
     if command.reads:
         text = (folder / command.reads).read_text(encoding="utf-8")

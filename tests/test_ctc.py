@@ -41,7 +41,8 @@ def test_the_likelihood_is_the_sum_over_all_ways(logits):
 
 
 def test_places_of_padding_behind_change_nothing(logits):
-    """A `NonAutoregressive` model pads like this: a padded position predicts blank with certainty."""
+    """A `NonAutoregressive` model pads like this: a padded position predicts blank with
+    certainty."""
     blank = np.tile(np.where(np.arange(V) == 0, 0.0, -1e4), (B, 3, 1))
     longer = np.concatenate([logits, blank], axis=1)
     np.testing.assert_allclose(

@@ -24,7 +24,8 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
 
 
 def parts(text):
-    """The prose of a page, its fenced blocks, and its headings. A `#` inside a fence is no heading."""
+    """The prose of a page, its fenced blocks, and its headings. A `#` inside a fence is no
+    heading."""
     prose, fenced, headings, inside = [], [], [], False
     for line in text.splitlines():
         if line.lstrip().startswith("```"):

@@ -1,4 +1,5 @@
-"""The loss is the dense formula over real tokens. Metrics are over all tokens, not means of means."""
+"""The loss is the dense formula over real tokens. Metrics are over all tokens, not means of
+means."""
 
 import keras
 import numpy as np

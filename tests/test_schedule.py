@@ -1,4 +1,5 @@
-"""The learning rate follows the paper's formula; step 1 of the formula is the optimizer's step 0."""
+"""The learning rate follows the paper's formula; step 1 of the formula is the optimizer's step
+0."""
 
 import keras
 import numpy as np
