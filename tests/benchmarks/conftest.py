@@ -1,5 +1,5 @@
-"""Models of few signatures, which are sooner exported, loaded and warmed up than those of all; and
-trainings that begin sooner."""
+"""Models with few signatures, which are exported and loaded faster, and trainings that start
+faster."""
 
 import pytest
 import tiny
@@ -11,7 +11,7 @@ from tfformer.service.translation import serving_default
 
 @pytest.fixture
 def few_signatures(monkeypatch):
-    """A `Translator` has those alone that a worker asks for, that of another checkout too."""
+    """Gives a `Translator` only the signatures that a worker calls, also in another checkout."""
     signatures = (serving_default, beam_search)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
     chosen = (
@@ -23,7 +23,7 @@ def few_signatures(monkeypatch):
 
 @pytest.fixture(scope="module")
 def small_model(tmp_path_factory):
-    """A base directory whose version 1 has the signature alone that clients ask for."""
+    """A base directory; version 1 has only the signature that clients call."""
     base = tmp_path_factory.mktemp("models") / "small"
     tiny.save_version(tiny.make_translator(**tiny.SERVED), base, 1, ["serving_default"])
     return base

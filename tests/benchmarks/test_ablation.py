@@ -1,4 +1,4 @@
-"""The ablation changes one thing at a time, and the averages are of what a run has kept."""
+"""The ablation changes one thing at a time, and averages use the weights that a run has kept."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ MULTI30K = load_recipe("multi30k")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run of three epochs whose weights are all kept."""
+    """A run of three epochs that kept the weights of each."""
     directory = tmp_path_factory.mktemp("runs") / "half"
     Training(directory, dataclasses.replace(RECIPE, epochs=3, average=3, r_drop=0.0)).run()
     return directory
@@ -31,7 +31,7 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize("row", ablation.FURTHER)
 def test_row_changes_what_it_says_and_nothing_else(row):
     init = {"model": {"d_model": 13}}
-    # No row's own.
+    # No row has this value.
     recipe = dataclasses.replace(MULTI30K, subword_sampling=0.3)
     same, other = (
         ablation.settings(recipe, changes, 7, init, 1e-3) for changes in ({}, ablation.FURTHER[row])
@@ -88,14 +88,14 @@ def test_averages(run, capsys):
         "exponential moving average of the last 3",
     ]
     assert len({row.split(" | ")[0] for name, row in rows.items() if name != "as published"}) == 3
-    # What training said of the last epoch, whose targets end with eos here as there.
+    # The training printed the same perplexity for the last epoch.
     perplexity = float(rows["of the last epoch"].split(" | ")[0])
     np.testing.assert_allclose(perplexity, read_history(run)[-1]["val_perplexity"], rtol=1e-3)
 
 
 @pytest.mark.slow
 def test_exponential_moving_average(run, monkeypatch):
-    """Of three epochs a quarter, a quarter and a half."""
+    """A quarter, a quarter and a half of three epochs."""
     given = []
     monkeypatch.setattr(tfformer.run, "set_weights", lambda model, weights: given.append(weights))
     monkeypatch.setattr(averages, "evaluate", lambda *args, **kwargs: ({}, []))

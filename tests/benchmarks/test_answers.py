@@ -10,7 +10,7 @@ LANGUAGE = Language()
 
 
 def words(*chosen):
-    """Target words of these (concept, gender), each with its right ending."""
+    """Target words for these (concept, gender), each with its correct ending."""
     found = []
     for concept, gender in chosen:
         found.append(LANGUAGE.written(concept, gender, found[-1] if found else None))

@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: the same work for everyone, and every time it took."""
+"""The benchmarks give all systems the same work and report all measured times."""
 
 import json
 import math
@@ -56,7 +56,7 @@ def test_ratios_are_to_the_best_of_the_other(capsys):
             row("ctranslate2-float32", 2, 60.0, False),
         ]
     ).splitlines()
-    assert len(table) == 5  # two lines of head, and no thread setting that was beaten
+    assert len(table) == 5  # two header lines, and no number of threads that was slower
     assert table[2] == "| 8 | tfformer | 1 | 30.00 | 30.00 to 30.00 | 1.50 |  | 0.00 |"
     assert table[3].startswith("| 8 | tfformer | default | 40.00 |")
     assert table[3].endswith("| 2.00 |  | 0.25 (!) |")

@@ -1,10 +1,10 @@
-"""Exports side by side: each is asked everything in each round, and the figures are its own."""
+"""Each export translates everything in each round and gets its own figures."""
 
 from benchmarks import exports
 
 
 class Model:
-    """A translator that answers with its name's letter, twice, and counts what it is asked."""
+    """A translator that answers with the letter of its name, twice, and counts its calls."""
 
     asked = []
 

@@ -1,4 +1,4 @@
-"""Right tokens by their place: counted as BLEU counts, both ways, for any run."""
+"""Correct tokens by position, counted as BLEU counts, after own and after true words."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def run(tmp_path):
 
 @pytest.mark.slow
 def test_behind_the_true_words_each_place_is_asked_for_itself(run):
-    """Beside the model, one prefix after the other."""
+    """Compared with the model, one prefix after the other."""
     translator = tfformer.load_translator(run / "run")
     labels = translator.tokenizer.encode_target(["a house", "red"]).to_tensor()
     found = exposure.forced(translator, ["ein Haus", "rotes"], labels).numpy()

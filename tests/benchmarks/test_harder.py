@@ -1,4 +1,4 @@
-"""A harder test set: words that training has not seen, and a corpus that is never written over."""
+"""A harder test set has words that training has not seen, and never overwrites a corpus."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Language models side by side: the same ids for all, and figures that are their own."""
+"""Language models get the same ids, and each gets its own figures."""
 
 import random
 

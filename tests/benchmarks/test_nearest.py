@@ -1,4 +1,4 @@
-"""The nearest hypothesis is taken, and the corpus is never written over."""
+"""The hypothesis nearest to the reference is chosen, and a corpus is never overwritten."""
 
 import pytest
 import tensorflow as tf
@@ -18,14 +18,15 @@ def run(tmp_path_factory):
 
 @pytest.mark.slow
 def test_of_all_hypotheses_the_nearest_is_taken(run, tmp_path, capsys):
-    """By hand: every hypothesis of every text, asked for alone, and its BLEU."""
+    """By hand: the BLEU of each hypothesis of each text."""
     sources = tiny.sentences(13, seed=3)
     translator = load_translator(run, beam_width=3)
     references, expected, places = [], [], set()
     for n, source in enumerate(sources):
         answer = translator.functions["beam_search"](tf.constant([source]))
         texts = [" ".join(text.decode().split()) for text in answer["translations"][0].numpy()]
-        # Each place in the beam is the nearest to some reference; to some, all are as near.
+        # Each position in the beam is the nearest to some reference; for some references all are
+        # equal.
         references.append(texts[n % 3] if n % 4 else FAR)
         scores = [sentence_bleu(text, references[-1]) for text in texts]
         places.add(scores.index(max(scores)))
@@ -41,7 +42,7 @@ def test_of_all_hypotheses_the_nearest_is_taken(run, tmp_path, capsys):
     written = [(out / f"{side}.txt").read_text().splitlines() for side in ("source", "target")]
     assert [*zip(*written, strict=True)] == [*dict.fromkeys(pairs)]
     assert "pairs, made of 13" in capsys.readouterr().out
-    # What is there is not written over.
+    # Existing files are not overwritten.
     before = (out / "source.txt").read_bytes()
     assert main([str(run), *files, f"--out={out}"]) == 1
     assert f"--out must not exist yet, got {out}" in capsys.readouterr().err

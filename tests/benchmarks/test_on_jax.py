@@ -1,5 +1,5 @@
-"""Models that are trained together on JAX: optimizer, loss and search are those of training.train,
-and a study becomes a table."""
+"""Models trained together on JAX have the optimizer, loss and search of training.train; a study
+gives a table."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def test_the_optimizer_is_that_of_the_training(clip_norm, steps):
     ours = Optimizer("muon", model, weight_decay=0.7, clip_norm=clip_norm, compute_dtype="float32")
     state, rng = ours.start(weights), np.random.default_rng(11)
     for number in range(steps):
-        size = 0.001 if number == 2 else 0.3  # once below the norm that is clipped
+        size = 0.001 if number == 2 else 0.3  # one is below the norm that is clipped
         gradients = [rng.normal(0, size, v.shape).astype("float32") for v in variables]
         theirs.apply([tf.constant(g) for g in gradients])
         gradients = [jnp.asarray(g) for g in gradients]
@@ -74,7 +74,7 @@ def test_an_epoch_has_each_pair_once(rng, drawn):
         rows = np.concatenate([index[model] for _, index in found])
         pairs = rows[rows[:, 0] >= 0]
         assert sorted(pairs[:, 0]) == list(range(997))
-        assert len(rows) - len(pairs) < sum(batches.rows.values())  # the last of each bucket
+        assert len(rows) - len(pairs) < sum(batches.rows.values())  # the last batch of each bucket
         for side in (1, 2):
             assert set(pairs[:, side].tolist()) == ({0, 1, 2} if drawn else {0})
     for bucket, index in found:
@@ -98,7 +98,7 @@ def on_jax(*command):
 
 @pytest.mark.slow
 def test_the_loss_is_that_of_the_training(tmp_path, rng, randomise):
-    """With R-Drop and two teachers: the same number, and the same gradients."""
+    """With R-Drop and two teachers: the same loss and the same gradients."""
     config = TransformerConfig.preset(
         "test", 53, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0
     )
@@ -135,7 +135,7 @@ def test_the_loss_is_that_of_the_training(tmp_path, rng, randomise):
 
 @pytest.mark.parametrize(("width", "alpha"), [(1, 0.0), (4, 0.6), (5, 2.0)])
 def test_the_search_is_that_of_the_service(rng, width, alpha):
-    """Each source has its own table of what follows a token."""
+    """Each source has its own table of next tokens."""
     tables = rng.normal(0, 3, (7, 13, 13)).astype("float32")
     tables[:, :, 3] += 2  # eos
 

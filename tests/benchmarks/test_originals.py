@@ -1,4 +1,4 @@
-"""The benchmark of models beside their originals measures both on the same lines."""
+"""The benchmark gives an export and its original the same lines."""
 
 import hub
 import pytest
@@ -34,4 +34,4 @@ def test_a_model_of_keras_hub_end_to_end(lines, tmp_path, capsys):
     for row in rows:
         theirs, ours, ratio = map(float, row[1:4])
         assert theirs > 0 and ours > 0 and ratio > 0
-        assert int(row[4]) == 5  # greedily, both say the same
+        assert int(row[4]) == 5  # in greedy search, both give the same text

@@ -1,4 +1,4 @@
-"""The benchmark of shared parameters: the cache by its sizes, and a table of exports in turns."""
+"""The benchmark of shared parameters: the size of the cache, and a table of exports in turns."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_the_cache_of_a_sentence_is_what_a_search_keeps():
         )
         inference = Inference(*fuse(Transformer(config), 97))
         memory = inference.memory(np.full([1, sharing.SOURCE], 5))
-        # Those of the source, and of a step of all beams.
+        # The cache of the source, and that of a step of all beams.
         kept = (memory["keys"], memory["values"]), inference.caches(1, sharing.BEAM)
         of_source, of_step = (sum(4 * tf.size(x) for x in tf.nest.flatten(each)) for each in kept)
         assert sharing.cache_bytes(size | {"changes": changes}, 11) == of_source + 11 * of_step
@@ -31,6 +31,6 @@ def test_sharing_end_to_end(few_signatures, monkeypatch, capsys):
     assert sharing.main(["--size", "test", "--length", "5", "--batch", "2", "--rounds", "1"]) == 0
     *_, title, _, head, _, plain, shared = capsys.readouterr().out.splitlines()
     assert title == "Size test, 5 tokens, 4 beams:" and head.count("|") == 5
-    # 4 beams of 5 tokens and 16 of the source, 2 heads of 8: 36 * 16 * 2 * 4 bytes; and half.
+    # 4 beams of 5 tokens and 16 of the source, 2 heads of 8: 36 * 16 * 2 * 4 bytes; then half.
     assert [row.split(" | ")[1] for row in (plain, shared)] == ["4", "2"]
     assert plain.endswith("| 1.00 |")

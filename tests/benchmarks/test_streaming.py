@@ -1,4 +1,4 @@
-"""The benchmark of training's input: its memory is not that of the corpus."""
+"""The benchmark of training's input shows that its memory does not grow with the corpus."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_memory_of_the_input_does_not_grow_with_the_corpus(tmp_path, capsys):
     )
     assert large["pairs"] == 15 * small["pairs"]
     assert large["batches an epoch"] > 7 * small["batches an epoch"]
-    # Its index is 5 MiB more, its text would be 20; two processes of one size differ by up to 9.
+    # The index takes 5 MiB more, the text would take 20; two equal processes differ by up to 9.
     for phase in ("corpus mib", "batches mib"):
         assert 0 < large[phase] < small[phase] + 14
     assert not list(tmp_path.iterdir())

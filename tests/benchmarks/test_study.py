@@ -1,4 +1,4 @@
-"""A study trains what its file says, scores it, goes on where it was stopped and adds it up."""
+"""A study trains and scores its rows, resumes where it was stopped, and makes the table."""
 
 import itertools
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_every_option_of_a_study_is_one_of_the_training(name, tmp_path):
     found = study.Study(FOLDER / name, tmp_path / "out", tmp_path)
     first, trainings = found.trainings(list(found.rows), [3, 5])
     assert len(trainings) == 2 * len(found.rows)
-    # One seed of every row, and then the other.
+    # One seed of all rows, then the other.
     assert [one.words[-1] for one in trainings] == ["3"] * len(found.rows) + ["5"] * len(found.rows)
     assert len({one.run for one in (*first, *trainings)}) == len(first) + len(trainings)
     for training in (*first, *trainings):
@@ -78,13 +78,13 @@ def test_a_study_end_to_end(tmp_path, capfd):
     assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")
     rows = [line.split(" | ")[:2] for line in said.splitlines()[-2:]]
     assert rows == [["| as it is", "2"], ["| a half", "2"]]
-    # The half is the other run's, which was trained once.
+    # The second row begins with the other run, which was trained once.
     runs = {path.name: read_config(path)["model"] for path in (tmp_path / "out").glob("*/")}
     assert set(runs) == {"other", "as-it-is-3", "as-it-is-5", "a-half-3", "a-half-5"}
     assert runs["a-half-3"]["d_ff"] == 31 != runs["as-it-is-3"]["d_ff"]
     facts = read_json(tmp_path / "out" / "a-half-3" / "prepared" / "corpus.json")
     assert facts["encoder"]["weights"] == read_config(tmp_path / "out" / "other")["weights"]
-    # What is there is not trained again, and what is not is.
+    # Finished trainings are not repeated, missing ones are made.
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("last.npz")}
     Path(tmp_path, "out", "a-half-5.scores.json").unlink()
     assert study.main(words) == 0

@@ -1,4 +1,4 @@
-"""Trainings side by side have a core each, and their table means and deviations."""
+"""Parallel trainings have a core each; their table has means and deviations."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from benchmarks.learning import trainings
 
 
 class Made:
-    """A training that is what it came to; `call` it asks to do what `arguments` say."""
+    """A training with a fixed result; `call` receives its arguments."""
 
     def __init__(self, row, figures, folder=Path(), arguments=()):
         self.row, self.found, self.arguments = row, figures, arguments

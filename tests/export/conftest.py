@@ -15,7 +15,8 @@ from export.serving.versions import one_model
 
 @pytest.fixture(scope="session")
 def asked(served_model, short, tmp_path_factory):
-    """A server with version 1 under two names, one of them with labels. Tests must not change it."""
+    """A server with version 1 under two names, one of them with labels. Tests must not change
+    it."""
     base = tmp_path_factory.mktemp("asked") / "tiny"
     base.mkdir()
     add_version(served_model / "1", base, 1, warmup=False)

@@ -67,7 +67,8 @@ class Exported:
         ]
 
     def allowed(self, inputs):
-        """The logits without pad and bos. After MAX_LENGTH tokens eos is certain and costs nothing."""
+        """The logits without pad and bos. After MAX_LENGTH tokens eos is certain and costs
+        nothing."""
         logits = self.logits(inputs).numpy()
         logits[..., [PAD, BOS]] = -np.inf
         logits[:, MAX_LENGTH:] = np.where(np.arange(logits.shape[-1]) == EOS, 0, -np.inf)

@@ -32,7 +32,8 @@ APART = ("tensorboard", ".lock")
 
 @pytest.fixture(scope="session")
 def given(short, tmp_path_factory):
-    """The files to read: texts, a run after one of two epochs, the same run finished, a SavedModel."""
+    """The files to read: texts, a run after one of two epochs, the same run finished, a
+    SavedModel."""
 
     def make(folder):
         given = make_given(folder, short)

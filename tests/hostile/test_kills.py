@@ -238,7 +238,8 @@ def answer(version):
 
 
 def wrong_with_versions(base, expected):
-    """The faults of a base directory: the first version must be unchanged, each other one complete."""
+    """The faults of a base directory: the first version must be unchanged, each other one
+    complete."""
     before, after = hashes(expected), hashes(base)
     if changed := [name for name in before if after.get(name) != before[name]]:
         yield f"changed: {changed}"

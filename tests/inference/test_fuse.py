@@ -1,4 +1,4 @@
-"""The forward pass for inference is the layers': encoder, whole decoder, and one step at a time."""
+"""The inference pass equals the layers: encoder, whole decoder, and one step at a time."""
 
 import functools
 
@@ -75,10 +75,10 @@ def make(variant, dtype=None):
 
 @pytest.fixture(scope="module")
 def model_of():
-    """One model for each variant, which the tests leave as it is.
+    """One model for each variant; the tests do not change them.
 
-    Every weight is moved, but so little that no LayerNorm divides by a small number and no softmax
-    is all or nothing.
+    All weights are changed, but so little that no LayerNorm divides by a small number and no
+    softmax saturates.
     """
 
     @functools.cache
@@ -186,7 +186,8 @@ def test_the_weights_are_those_of_the_model_and_no_more(policy):
 
 
 def test_no_matrix_is_stored_in_rows_of_a_multiple_of_2_kib():
-    """Such a product takes twice as long; the paper's base has nothing else."""
+    """Such a product takes twice as long, and all rows of the paper's base model have such a
+    size."""
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     for change in ({}, {"d_ff": 256, "activation": "swiglu"}):
         config = TransformerConfig.preset("base", 512, **layers, **change)
@@ -198,7 +199,7 @@ def test_no_matrix_is_stored_in_rows_of_a_multiple_of_2_kib():
 
 @pytest.mark.slow
 def test_the_parts_of_a_batch_do_not_wait_for_each_other():
-    """The iterations of a loop with a stateful operation would go one after the other."""
+    """If a loop had a stateful operation, its iterations would run one after the other."""
     model = make("paper")
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])

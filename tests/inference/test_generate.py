@@ -1,4 +1,4 @@
-"""`generate` with any model: cached = uncached, a model's own ids, prompts of unequal lengths."""
+"""`generate` with any model: cached = uncached, other special ids, prompts of unequal lengths."""
 
 import functools
 
@@ -20,7 +20,7 @@ SEARCHES = {
     "sample": {"seed": 11, "top_k": 5},
     "exhaustive": {"num_results": 3},
 }
-# As they stand in known vocabularies: GPT-2's has one for two and no others, T5's begins with pad.
+# Special ids of known vocabularies: GPT-2 has one id for two of them, T5 begins with pad.
 OTHERS = [
     SpecialIds(pad=None, unk=None, bos=12, eos=12),
     SpecialIds(pad=0, unk=2, bos=0, eos=1),
@@ -48,7 +48,7 @@ def source_ids():
 
 
 def causal_logits(ids, weights):
-    """Logits of a causal function of the whole prefix: [N, T] -> [N, T, V], in NumPy's terms."""
+    """Logits of a causal function of the whole prefix, [N, T] -> [N, T, V], by NumPy's rules."""
     table = tf.constant(weights, tf.float32)  # [V, V]
     read = tf.gather(table, ids)  # [N, T, V]
     places = tf.cast(tf.range(1, tf.shape(ids)[1] + 1), tf.float32)[:, None]
@@ -73,7 +73,7 @@ def test_cached_is_uncached(model, source_ids, search, prompt):
     length = 3 if search == "exhaustive" else T
     options = {"prompt": prompt, "max_length": length, "search": search, **SEARCHES[search]}
     cached = tfformer.generate(model, source_ids, **options)
-    # A function, and no Transformer: every prefix anew.
+    # A function instead of a Transformer computes each prefix again.
     uncached = tfformer.generate(functools.partial(model, training=False), source_ids, **options)
     equal(cached, uncached)
     count = {"beam": 4, "exhaustive": 3}.get(search, 1)
@@ -88,7 +88,7 @@ def test_a_batch_is_its_rows(language_model, search):
     together = tfformer.generate(language_model, prompt=PROMPTS, **options)
     for b, prompt in enumerate(PROMPTS):
         if search == "sample" and b:
-            break  # each row of a batch has noise of its own
+            break  # each row of a batch has its own noise
         alone = tfformer.generate(language_model, prompt=[prompt], **options)
         longest = alone.token_ids.shape[2]
         np.testing.assert_array_equal(together.token_ids[b, :, :longest], alone.token_ids[0])
@@ -98,7 +98,7 @@ def test_a_batch_is_its_rows(language_model, search):
 @pytest.mark.slow
 @pytest.mark.parametrize("special", [SpecialIds(), *OTHERS], ids=str)
 def test_a_beam_is_that_of_the_plain_search(language_model, special):
-    """The plain search in Python, on the model's own ids."""
+    """The plain search in Python uses the model's own ids."""
     starts = [[4, 7, 11, 5], [6], [10, 9]]
     found = tfformer.generate(
         language_model, prompt=starts, max_length=5, special_ids=special, beam_width=4
@@ -121,7 +121,7 @@ def test_a_beam_is_that_of_the_plain_search(language_model, special):
 
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_ends_are_in_the_models_ids(search):
-    """A model that follows each id by the next one, up to eos (10)."""
+    """After each id, the model predicts the next number, up to eos (10)."""
 
     def follows(ids):
         return 9.0 * tf.one_hot(ids + 1, 11)
@@ -184,7 +184,7 @@ def test_in_a_graph_of_prompts_of_any_shape(model, source_ids, options):
 
 @pytest.mark.slow
 def test_learned_positions_end_somewhere(source_ids):
-    """Where they end, the layers refuse to go on, and so does the search."""
+    """At the last position the layers refuse to continue, and so does the search."""
     sizes = {"target_vocabulary_size": V, "positions": "learned", "max_positions": 16}
     sizes |= {"num_encoder_layers": 1, "num_decoder_layers": 1}
     model = Transformer(TransformerConfig.preset("test", 17, **sizes))
@@ -200,7 +200,7 @@ def test_learned_positions_end_somewhere(source_ids):
 
 
 def test_a_keras_model_is_not_in_training():
-    """Dropout of all but nothing: the searches of two calls agree only without it."""
+    """With this much dropout, two searches agree only if dropout is off."""
     ids = keras.Input([None], dtype="int32")
     x = keras.layers.Dropout(0.9)(keras.layers.Embedding(V, 7)(ids))
     model = keras.Model(ids, keras.layers.Dense(V)(x))

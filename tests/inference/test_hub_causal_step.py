@@ -1,4 +1,4 @@
-"""The step over a decoder-only model of KerasHub gives the logits of the model, run whole."""
+"""The step over a decoder-only KerasHub model gives the logits of the whole model."""
 
 import hub
 import numpy as np
@@ -10,7 +10,7 @@ from tfformer.inference.keras_hub_common import kind_of
 from tfformer.search.loop import grow_cache
 
 W, STEPS = 3, 5
-# Prompts of unlike lengths, by KerasHub's ids; bos is the model's own.
+# Prompts of different lengths, in KerasHub's ids; the model adds bos.
 PROMPTS = [9, 31, 7, 55, 12, 83, 40], [77, 21, 6]
 
 
@@ -27,7 +27,7 @@ def test_steps_behind_prompts_are_the_whole_model(make, rng):
     assert state.cache.shape == (2, longest, W * inference.kind.cache.numbers)
     state = state._replace(cache=grow_cache(state.cache, STEPS))
 
-    # Each hypothesis descends from others than those of its own beam.
+    # Each hypothesis continues another beam than its own.
     size = model.backbone.vocabulary_size
     tokens = rng.integers(5, size, size=(2, STEPS, W))
     ancestors = np.stack([rng.integers(0, W, size=(2, W)) for _ in range(STEPS)], axis=2)
@@ -42,7 +42,7 @@ def test_steps_behind_prompts_are_the_whole_model(make, rng):
         own = np.tile(np.arange(W)[:, None], [2, 1, 1]) if step else np.zeros([2, W, 1], int)
         beams = np.concatenate([beams, own], axis=2)
         ids = tokens[:, step] + 4 if step else np.tile(prompt[:, -1:], [1, W])
-        # The prompt is in the first beam; what is padding is in none.
+        # The prompt is in the first beam; padding is in none.
         read = np.tile((prompt.numpy()[:, None, :-1] != 0)[..., None], [1, W, 1, 1])
         read = np.pad(read, [(0, 0), (0, 0), (0, 0), (0, W - 1)])
         there = np.concatenate([read, beams[..., None] == np.arange(W)], axis=2)
@@ -59,7 +59,7 @@ def test_steps_behind_prompts_are_the_whole_model(make, rng):
                 np.testing.assert_allclose(logits[9:], expected[5:], atol=1e-4, rtol=1e-4)
                 np.testing.assert_allclose(logits[3], expected[special.eos], atol=1e-4)
 
-    # The same ones, by the pass without a cache that an export is compared with.
+    # The same hypotheses by the uncached pass, which an export is compared with.
     begin = np.tile(rows[0], [W, 1])
     targets = np.concatenate([begin, paths[0] + 4], axis=1).astype("int32")
     whole = inference.logits(tf.constant(targets))

@@ -1,4 +1,4 @@
-"""The step over a model of KerasHub gives the logits of the model, run whole on the same tokens."""
+"""The step over a KerasHub model gives the logits of the whole model for the same tokens."""
 
 import hub
 import keras
@@ -17,8 +17,8 @@ configurations = pytest.mark.parametrize(
 
 
 def own_logits(model, texts, targets):
-    """The model's own forward pass, of what its own preprocessor makes of texts and of ids
-    [B, T] behind what it begins a target with: [B, T + 1, V]."""
+    """The logits [B, T + 1, V] of the model's own forward pass, for texts from its own
+    preprocessor and for ids [B, T] after its own beginning of a target."""
     inputs = model.preprocessor.generate_preprocess(texts)
     inputs = {name: np.array(value) for name, value in inputs.items()}
     begins = inputs["decoder_padding_mask"][0].sum()
@@ -40,7 +40,7 @@ def test_steps_are_the_whole_model(make, rng):
     rows = [[int(n) + 4 for n in ids] + [3] for ids in tokenizer(texts)]
     source_ids = tf.ragged.constant(rows, tf.int32).to_tensor()
 
-    # Each hypothesis descends from others than those of its own beam.
+    # Each hypothesis continues another beam than its own.
     size = tokenizer.vocabulary_size()
     tokens = rng.integers(5, size, size=(2, STEPS, W))
     ancestors = np.stack([rng.integers(0, W, size=(2, W)) for _ in range(STEPS)], axis=2)
@@ -67,7 +67,7 @@ def test_steps_are_the_whole_model(make, rng):
             np.testing.assert_allclose(
                 found.logits[:, beam, 3], expected[:, special.eos], atol=1e-4
             )
-    # The same ones, by the pass without a cache that an export is compared with.
+    # The same hypotheses by the uncached pass, which an export is compared with.
     targets = np.concatenate([np.full([2, 1], 2), paths[:, 1] + 4], axis=1).astype("int32")
     whole = inference.logits({"source_ids": source_ids, "target_ids": tf.constant(targets)})
     np.testing.assert_allclose(whole[:, -1, 9:], found.logits[:, 1, 9:], atol=1e-4, rtol=1e-4)

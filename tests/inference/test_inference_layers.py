@@ -1,4 +1,4 @@
-"""Each inference layer is its layer: the same rows out, to 1e-5; a shared layer is fused once."""
+"""Each inference layer gives the output of its layer to 1e-5; a shared layer is fused once."""
 
 import keras
 import numpy as np
@@ -44,7 +44,7 @@ def rows(x):
 
 
 def causal(inference_layer, w):
-    """The causal attention of an inference layer, over a whole target."""
+    """The causal attention of an inference layer over a whole target."""
     return lambda q, k, v, n=0: inference_layer.attend(w, q, k, v, CAUSAL, causal=True)
 
 
@@ -88,7 +88,7 @@ def attention_case(layer, x, memory):
 
 
 def places_case(layer, x, memory):
-    """Queries of three places, the last of them, and what is added to their scores."""
+    """Queries at three positions, the last ones, and the bias of their scores."""
     if not layer.built:
         layer.build(None)
     queries = tf.reshape(memory, [B, S, H, D // H])
@@ -120,7 +120,7 @@ def places_case(layer, x, memory):
 
 
 def location_case(layer, x, memory):
-    """Of weights of the layer below, and of even ones."""
+    """With the weights of the layer below, and with uniform ones."""
     below = tf.nn.softmax(tf.reshape(memory[:, :, : T * 4], [B, 4, T, S]))
     real = np.broadcast_to(MASK[:, None, None], below.shape).astype("float32")
     real /= real.sum(axis=-1, keepdims=True)
@@ -254,7 +254,7 @@ def test_an_inference_layer_is_its_layer(name, rng, randomise):
     fusing = Fusing(L, tf.float32)
     found = by_inference_layer(fusing.inference_layer(layer, "layer"), fusing.weights)
     expected = rows(expected)
-    # What a layer gives at padding is nobody's concern, and of the second row it gives zeros.
+    # The output at padding is not defined; in the second row it is zero.
     real = MASK.ravel() if "encoder" in name else np.ones(len(expected), bool)
     np.testing.assert_allclose(found[real], expected[real], atol=1e-5, rtol=1e-5)
 

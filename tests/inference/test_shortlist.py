@@ -1,4 +1,4 @@
-"""A shortlist: the search among a sentence's own candidates, against plain NumPy; and the file."""
+"""The search among a sentence's own candidates, compared with plain NumPy; and the file."""
 
 import functools
 
@@ -16,10 +16,10 @@ from tfformer.files import RunError, pack
 from tfformer.inference.fuse import fuse
 from tfformer.shortlist import Shortlist
 
-# Minutes, all together.
+# Together they take minutes.
 pytestmark = pytest.mark.slow
 
-# Of several lengths, one of characters that no piece has.
+# Of several lengths; one has characters without a piece.
 TEXTS = [*sentences(3, 5), "你好 🎉"]
 RULES = {"min_length": 4, "repetition_penalty": 1.6, "no_repeat_ngram": 2}
 
@@ -36,7 +36,7 @@ def model(tokenizer):
 
 @pytest.fixture(scope="module")
 def shortlist(tokenizer):
-    """7 candidates at most for each source piece, and 17 for every sentence."""
+    """At most 7 candidates for each source piece, and 17 for all sentences."""
     rng, size = np.random.default_rng(5), tokenizer.target_vocabulary_size
     candidates = rng.integers(4, size, (tokenizer.source_vocabulary_size, 7))
     candidates[rng.random(candidates.shape) < 0.3] = 0
@@ -56,14 +56,14 @@ def whole(model, tokenizer):
 
 
 def call(translator, name, *texts, **options):
-    """A signature's outputs as arrays."""
+    """The outputs of a signature as arrays."""
     outputs = translator.functions[name](*(tf.constant(x, tf.string) for x in texts), **options)
     return {key: value.numpy() for key, value in outputs.items()}
 
 
 @pytest.fixture(scope="module")
 def allowed(tokenizer, shortlist):
-    """The candidates of each of TEXTS, by Python's sets."""
+    """The candidates of each of TEXTS, by Python sets."""
     found = []
     for ids in tokenizer.encode_source(TEXTS).to_list():
         own = set(shortlist.always.tolist())
@@ -75,7 +75,7 @@ def allowed(tokenizer, shortlist):
 
 @pytest.fixture(scope="module")
 def logits_of(model, tokenizer):
-    """`logits_of(b)(prefix)` of TEXTS[b]: the whole model in NumPy, all pieces."""
+    """`logits_of(b)(prefix)` of TEXTS[b]: the whole model in NumPy, with all pieces."""
     return lambda b: words.logits_of(model, *tokenizer.encode_source(TEXTS[b : b + 1]).to_list())
 
 
@@ -103,7 +103,7 @@ def test_beam_search_is_the_plain_one_among_the_candidates(translator, allowed, 
         expected = search_oracle.beam(log_probs_of, size, MAX_TARGET, WIDTH, ALPHA)
         np.testing.assert_allclose(found["scores"][b], [e[1] for e in expected], rtol=1e-4)
         assert tuple(found["token_ids"][b, 0, : found["lengths"][b, 0]]) == expected[0][0]
-        # Normalised over fewer pieces, it is more than the model says.
+        # Normalised over fewer pieces, the log-probability is higher than the model's.
         everything = search_oracle.log_prob(
             lambda prefix, b=b: search_oracle.log_softmax(logits_of(b)(prefix)), expected[0][0]
         )
@@ -218,7 +218,7 @@ def saved(shortlist, tmp_path):
 
 
 def test_a_file_gives_back_what_was_saved(shortlist, saved):
-    shortlist.save(saved)  # over what is there
+    shortlist.save(saved)  # over the existing file
     found = Shortlist.load(saved)
     for before, after in zip(*map(shortlist_arrays, (shortlist, found)), strict=True):
         np.testing.assert_array_equal(after, before)
@@ -241,7 +241,7 @@ def test_a_damaged_file_is_refused_or_holds_the_same(shortlist, saved, tmp_path)
         except RunError as error:
             assert str(path) in str(error)
             refused += 1
-        else:  # a byte that says nothing
+        else:  # a byte without effect
             np.testing.assert_array_equal(found.candidates, shortlist.candidates)
             np.testing.assert_array_equal(found.always, shortlist.always)
     assert refused > 150

@@ -1,4 +1,4 @@
-"""A window over the source that only moves forward: what is seen, by whom, and by whom not."""
+"""A window over the source that only moves forward: what each hypothesis sees."""
 
 from types import SimpleNamespace
 
@@ -37,7 +37,7 @@ def source_ids(rng):
 
 
 class Watched(WindowedInference):
-    """Keeps what each step has attended to, eagerly."""
+    """Records what each step attends to; runs eagerly."""
 
     def __init__(self, *known):
         super().__init__(*known)
@@ -63,18 +63,18 @@ def test_a_step_sees_its_window_alone_and_no_hypothesis_goes_back(model, source_
         np.testing.assert_array_equal(found, np.where(inside, attention, -1).argmax(-1))
         place = found
     _, place = inference.steps[-2]
-    assert (place > 0).any()  # the last step has places behind its window
+    assert (place > 0).any()  # the last step has positions before its window
 
 
 def test_each_beam_has_a_place_of_its_own(model, source_ids):
-    """Beams change places: that of a hypothesis is its ancestor's."""
+    """When beams move, a hypothesis keeps the position of its ancestor."""
     inference = Inference(*fuse(model, S))
     windowed = WindowedInference(*fuse(model, S), 4)
     beams = np.random.default_rng(3).integers(4, V, (B, W, T)).astype("int32")
     beams[:, :, 0] = 2
 
     def stepped(columns):
-        """The logits of the last step of hypotheses that stand in these columns, step by step."""
+        """The logits of the last step of the hypotheses in these beams, step by step."""
         return steps(windowed, source_ids, beams, columns)[:, :, -1]
 
     straight = stepped([[0, 1]] * T)
@@ -93,7 +93,7 @@ def test_a_window_over_all_of_it_changes_nothing(model, source_ids, prompt):
         if prompt is not None:
             more["prompt"] = tf.constant(prompt)
             state = inference.prefill(more["prompt"], W, state)
-        # At the first place all is seen; later the window moves on, so one step is compared.
+        # At the first position all is visible; later the window moves, so one step is compared.
         found.append(beam_search(inference.step, state, B, 1, W, **more))
     np.testing.assert_array_equal(found[0].token_ids, found[1].token_ids)
     np.testing.assert_allclose(found[0].log_probs, found[1].log_probs, atol=1e-5)

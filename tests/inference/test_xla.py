@@ -1,4 +1,4 @@
-"""The XLA form answers as the stock form does, in-process and served; and says whom it is for."""
+"""The XLA form gives the results of the stock form, in process and served; its report names it."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ from tfformer.inference.xla import in_bucket
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.translation import serving_default
 
-# Minutes, all together.
+# Together they take minutes.
 pytestmark = pytest.mark.slow
 
 WORDS = [f"word {n} and {n * 7} more" for n in range(97)]
@@ -37,7 +37,8 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run directory of a tiny model whose answers are neither flat nor all short."""
+    """A run of a tiny model whose distributions are not flat and whose answers are not all
+    short."""
     directory = tmp_path_factory.mktemp("run") / "run"
     return tiny.save_run(directory, lambda: Tokenizer.train(WORDS, vocabulary_size=290), SEARCH)
 
@@ -54,7 +55,7 @@ def compiled(run):
 
 @pytest.fixture(scope="module")
 def saved(compiled, tmp_path_factory):
-    """The SavedModel with one signature that is compiled, and one that needs no XLA."""
+    """A SavedModel with one signature that is compiled and one that needs no XLA."""
     directory = tmp_path_factory.mktemp("saved") / "model"
     compiled.save(str(directory), ["serving_default", "beam_search"])
     return directory
@@ -101,7 +102,7 @@ def test_every_rule_of_the_search_holds(run):
 
 
 def test_in_bfloat16_it_is_close_to_float32(run):
-    """XLA rounds to bfloat16 at other places than the stock form: neither is the other's truth."""
+    """XLA rounds to bfloat16 at other points than the stock form, so neither is the reference."""
     short = {"max_target_length": 3, "min_target_length": 3}
     scores, expected = (
         answers(tfformer.load_translator(run, **short, **options), TEXTS[7])["score"]
@@ -142,10 +143,10 @@ def test_the_other_signatures_are_served_without_xla(saved, stock):
 
 
 def test_the_command_exports_and_verifies_it(run, tmp_path, monkeypatch):
-    # The one that is compiled, and what it is compared with.
+    # The compiled one, and those that it is compared with.
     signatures = (serving_default, beam_search, beam_search_ids)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
-    # Rows of one length, one at a time, are one shape to compile.
+    # Rows of one length, one at a time, have one shape to compile.
     one = shutil.copytree(run, tmp_path / "one")
     config = read_json(one / "config.json")
     config["search"]["max_source_length"] = 16

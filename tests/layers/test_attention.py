@@ -1,4 +1,4 @@
-"""Attention: the worked example, the oracle, no look at padding or at the future."""
+"""Attention: a worked example, the NumPy oracle, no access to padding or to the future."""
 
 import keras
 import numpy as np
@@ -193,7 +193,7 @@ def test_self_attention_sees_what_is_a_token_by_both_masks(layer, query, query_m
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_mask_of_pairs_hides_in_self_attention(layer, query, query_mask, causal, rng):
-    """With the padding of the keys and with the future, if these are given."""
+    """Together with the padding of the keys and with the causal mask, if given."""
     pairs = rng.random((B, T, T)) < 0.6
     future = np.tri(T, dtype=bool) if causal else True
     output = layer(query, mask=pairs, causal=causal)
@@ -213,7 +213,7 @@ def test_a_mask_of_pairs_hides_in_attention_to_another_sequence(
     oracle.assert_close(output, oracle.multi_head_attention(layer, query, value, allowed))
     weights = layer.attention_weights(query, value, mask=pairs, value_mask=value_mask)
     oracle.assert_close(weights, oracle.head_weights(layer, query, value, allowed))
-    # One for all sentences, one for all queries.
+    # One mask for all sentences, one for all queries.
     for mask in (pairs[:1], pairs[:, :1]):
         expected = oracle.multi_head_attention(layer, query, value, mask)
         oracle.assert_close(layer(query, value, mask=mask), expected)
@@ -241,7 +241,7 @@ def test_a_value_mask_of_another_shape_is_refused(layer, query, value, shape):
 def test_causal_attention_to_a_sequence_of_another_length_is_refused(layer, query, value):
     with pytest.raises(ValueError, match="value must be as long as query with causal=True, got"):
         layer(query, value, causal=True)
-    # Where the lengths are not known, they may be the same.
+    # Unknown lengths may turn out to be equal.
     inputs = keras.Input((None, D)), keras.Input((T, D))
     assert layer(*inputs, causal=True).shape == (None, None, D)
 

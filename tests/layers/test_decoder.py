@@ -1,4 +1,4 @@
-"""The decoder: the oracle, no look ahead, and the cached step equal to the whole."""
+"""The decoder: the NumPy oracle, no access to the future, cached step = whole pass."""
 
 import keras
 import numpy as np
@@ -169,7 +169,7 @@ def test_cached_step_does_not_see_the_future_nor_other_beams(norm, memory, rng, 
     assert np.abs(outputs[:, 1, 3:] - others[:, 1, 3:]).max() > 1e-2
 
 
-# What every layer promises.
+# What each layer must do.
 
 
 @kinds

@@ -1,4 +1,5 @@
-"""Dropout by bytes: how many fall, what the others become, and which gradient each has."""
+"""Dropout by random bytes: how many elements are dropped, the scale of the others, the
+gradients."""
 
 import keras
 import numpy as np
@@ -38,7 +39,7 @@ def test_what_is_kept_is_scaled_and_so_is_its_gradient(rng, dtype, shape):
 
 
 def test_elements_fall_apart_from_one_another():
-    """Neither the next element, nor the next row, nor the next call falls with this one."""
+    """An element is dropped independently of the next one, the next row and the next call."""
     layer = Dropout(0.5, seed=5)
     first, second = (layer(tf.ones((997, 1009)), training=True).numpy() > 0 for _ in range(2))
     for a, b in (

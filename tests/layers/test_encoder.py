@@ -1,4 +1,4 @@
-"""The encoder: the oracle, padding and the future unseen, at home in somebody else's model."""
+"""The encoder: the NumPy oracle, no access to padding or the future, use in another model."""
 
 import inspect
 

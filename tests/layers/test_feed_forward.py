@@ -1,4 +1,4 @@
-"""The feed-forward layer: the equation, with each activation, position by position."""
+"""The feed-forward layer: its equation, with each activation, at each position."""
 
 import numpy as np
 import oracle
@@ -31,7 +31,7 @@ def test_relu_by_hand():
     layer.inner.bias.assign([0, 0, -3])
     layer.outer.kernel.assign([[1, 2], [3, 4], [5, 6]])
     layer.outer.bias.assign([10, 20])
-    # (1, 2) W_1 + b_1 = (1, 1, 1); (2, 0) W_1 + b_1 = (2, -2, 1), of which relu makes (2, 0, 1).
+    # (1, 2) W_1 + b_1 = (1, 1, 1); (2, 0) W_1 + b_1 = (2, -2, 1), and relu gives (2, 0, 1).
     np.testing.assert_allclose(layer(np.array([[1.0, 2], [2, 0]])), [[19, 32], [17, 30]])
 
 

@@ -1,4 +1,4 @@
-"""What is frozen stays frozen when a model is saved, loaded or cloned."""
+"""Frozen layers stay frozen when a model is saved, loaded or cloned."""
 
 import keras
 import numpy as np

@@ -1,5 +1,5 @@
-"""Inputs with more axes before the positions: pieces of texts [B, P, T, D]. Each piece is computed
-as it is alone."""
+"""Inputs with more axes before the positions, such as pieces of texts [B, P, T, D]: each piece
+is computed as if alone."""
 
 import keras
 import numpy as np
@@ -12,14 +12,14 @@ B, T, S, D = 2, 5, 7, 20  # heads of 10: rotary positions want even ones
 
 @pytest.fixture
 def pieces(rng):
-    """As many pieces as positions, so that no mask of pieces passes for one of pairs."""
+    """As many pieces as positions, so that a mask of pieces cannot be taken for a mask of pairs."""
     mask = rng.random((B, T, T)) < 0.7
     mask[..., 0] = True
     return rng.normal(size=(B, T, T, D)).astype("float32"), mask
 
 
 def one_by_one(layer, x, *more, **options):
-    """The outputs of each piece alone."""
+    """The outputs of each piece computed alone."""
     of_text = [
         keras.ops.stack(
             [
@@ -98,7 +98,7 @@ def test_positions_count_the_tokens_and_not_the_pieces(pieces, layer):
 
 
 def test_a_model_of_documents(rng):
-    """By Keras's mask propagation, from ids on; it is what `TimeDistributed` computes."""
+    """Keras propagates the mask from the ids; `TimeDistributed` gives the same."""
     ids = rng.integers(1, 17, (B, 3, T))
     ids[0, :, 3:] = 0
     inner = keras.Sequential([

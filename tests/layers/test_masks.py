@@ -1,4 +1,5 @@
-"""Masks: boolean, True = may be attended to; a token sees tokens, and causally no later one."""
+"""Masks are boolean, True = may be attended to. Padding is never seen, and with a causal mask no
+later token."""
 
 import keras
 import numpy as np

@@ -1,4 +1,5 @@
-"""The float matrix of a layer, however Keras stores it, and everything that reads it."""
+"""The float matrix of a layer, in each form in which Keras stores it, and all code that reads
+it."""
 
 import keras
 import numpy as np
@@ -47,8 +48,8 @@ def changed_model(form, rng, vocabulary_size=V):
     [(None, D, 13), ("abc,cde->abde", (None, 2, 7), D), ("abcd,cde->abe", (None, D), 22)],
 )
 def test_rows_of_one_give_the_rows_of_the_matrix(form, equation, shape, size, rng):
-    """What a layer computes of a row that is 1 in one place and 0 elsewhere is a row of its
-    matrix; such a row is quantized without an error."""
+    """For an input that is 1 at one position and 0 elsewhere, a layer gives a row of its matrix.
+    Such an input is quantized without an error."""
     rows = np.eye(D, dtype="float32")[None]  # [1, D, D]
     if equation is None:
         layer = keras.layers.Dense(size)
@@ -76,8 +77,8 @@ def test_a_form_that_cannot_be_read_is_named():
 
 @pytest.mark.parametrize("form", slow_or_nightly(FORMS, ["int8 lora"]))
 def test_search_reads_the_matrices_as_the_model_does(form, rng):
-    """The log-probability of what a search finds is the one that the model itself gives; int8
-    rounds the inputs of its layers too."""
+    """The search's log-probability is the model's own; in int8 the inputs of layers are rounded
+    too."""
     model = changed_model(form, rng)
     found = tfformer.generate(model, IDS, max_length=4, beam_width=2)
     tokens = found.token_ids.numpy()[:, 0]

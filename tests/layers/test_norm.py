@@ -1,4 +1,4 @@
-"""LayerNorm: Keras's in what it gives, and in the gradient that it writes out."""
+"""LayerNorm has the output and the gradient of Keras's layer."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from tfformer.layers.packing import Packed
 
 
 def pair(rng, dtype, d=11):
-    """Ours and Keras's, of the same weights."""
+    """Our layer and Keras's, with the same weights."""
     layers = LayerNorm(dtype=dtype), keras.layers.LayerNormalization(epsilon=1e-6, dtype=dtype)
     weights = rng.normal(size=(2, d))
     for layer in layers:
@@ -118,7 +118,7 @@ def test_its_gradient_is_the_same_on_jax():
     )
 
 
-# What stands in its place.
+# Other norms.
 
 
 def test_the_others_are_their_formulas(rng):
@@ -130,7 +130,7 @@ def test_the_others_are_their_formulas(rng):
 
 
 def test_the_factor_of_adanorm_is_a_constant_to_the_gradient(rng):
-    """Xu et al. 2019: what y is multiplied with has no part in it."""
+    """Xu et al. 2019: the factor of y counts as a constant in the gradient."""
     x = tf.constant(rng.normal(size=(5, 11)))
     simple, ada = SimpleNorm(dtype="float64"), AdaNorm(dtype="float64")
     upstream = tf.constant(rng.normal(size=(5, 11)))
@@ -151,7 +151,7 @@ def test_batchnorm_is_of_each_feature_over_the_tokens(rng):
     np.testing.assert_allclose(layer.moving_variance, 0.99 + 0.01 * tokens.var(0), atol=1e-9)
     kept = (x - layer.moving_mean) / np.sqrt(layer.moving_variance + 1e-6)
     np.testing.assert_allclose(layer(x, mask=mask), kept, atol=1e-9)
-    # Without a mask it is Keras's.
+    # Without a mask it equals Keras's.
     keras_layer = keras.layers.BatchNormalization(epsilon=1e-6, dtype="float64")
     expected = keras_layer(x, training=True)
     np.testing.assert_allclose(BatchNorm(dtype="float64")(x, training=True), expected, atol=1e-6)
@@ -159,7 +159,7 @@ def test_batchnorm_is_of_each_feature_over_the_tokens(rng):
 
 @pytest.mark.parametrize("kind", ["batch", "layer"])
 def test_batchnorm_alone_sees_the_other_sentences(kind, rng):
-    """And so, in training, the words that follow: it is no norm for a decoder."""
+    """So in training it also sees later words: it is no norm for a decoder."""
     x = rng.normal(size=(3, 5, 14)).astype("float32")
     layer = EncoderLayer(14, 2, 11, dropout=0.0, normalization=kind)
     y = layer(x, training=True).numpy()
@@ -181,7 +181,7 @@ def test_batchnorm_of_packed_rows_is_that_of_padded_ones(rng):
             for v, w in zip(padded.weights, padded.get_weights(), strict=True)
         ]
     )
-    # Places of padding may follow the tokens.
+    # Padding may come after the tokens.
     places = np.concatenate([np.flatnonzero(mask), np.flatnonzero(~mask)])
     rows = packed(x.reshape(-1, 14)[places], training=True, rows=Packed(places, mask)).numpy()
     count = mask.sum()
@@ -212,7 +212,7 @@ def test_another_norm_is_named():
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_averages_of_batchnorm_are_kept_in_float32(policy, rng):
-    """Of steps of 1 in 100, half precision would lose most."""
+    """Half precision would lose most of an update of 1 in 100."""
     x = rng.normal(2, 3, size=(64, 5)).astype("float32")
     model = keras.Sequential([keras.Input((5,)), BatchNorm(dtype=policy)])
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""The output layers: a bias is added, and a pointer-generator is the mixture that it says."""
+"""The output layers: a bias is added, and a pointer-generator computes its mixture."""
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.output import Dense, PointerGenerator
 
 B, T, S, D, V = 2, 3, 7, 11, 13
-# Words that stand in several places, padding, and a row of one word.
+# Words at several positions, padding, and a row of one word.
 IDS = np.array([[5, 9, 5, 5, 12, 9, 3], [8, 3, 0, 0, 0, 0, 0]])
 
 
@@ -21,13 +21,13 @@ def x(rng):
 
 @pytest.fixture
 def attention(rng):
-    """[B, T, S]; it sums to 1, and padding has none."""
+    """[B, T, S]; each row sums to 1, and padding has 0."""
     weights = np.exp(rng.normal(size=(B, T, S))) * (IDS != 0)[:, None]
     return (weights / weights.sum(axis=-1, keepdims=True)).astype("float32")
 
 
 def made(randomise, gate=None, **options):
-    """A layer with random weights; the gate, if it is given, is closed or open at each position."""
+    """A layer with random weights; a given gate is closed or open at each position."""
     layer = PointerGenerator(V, **options)
     layer.build((None, None, D))
     randomise(layer)
@@ -37,7 +37,7 @@ def made(randomise, gate=None, **options):
 
 
 def attended(attention):
-    """Of each id the attention to its places, by a second route."""
+    """The attention to each id, summed over its positions by other code."""
     return np.einsum("bts,bsv->btv", attention, np.eye(V)[IDS])
 
 
@@ -50,7 +50,7 @@ def test_it_is_the_mixture_that_a_loop_over_the_places_gives(x, attention, rando
     expected = oracle.pointer_generator(gate, generated, attention, IDS)
     np.testing.assert_allclose(tf.exp(logits), expected, atol=1e-6)
     np.testing.assert_allclose(tf.reduce_sum(tf.exp(logits), axis=-1), 1, rtol=1e-5)
-    # So they are logits like others.
+    # So they can be used as logits.
     np.testing.assert_allclose(tf.nn.softmax(logits), tf.exp(logits), rtol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""What is computed without padding is what is computed with it: logits, loss, every gradient."""
+"""Computing without padding gives the same logits, loss and gradients as with it."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ B, S, T, V = 5, 7, 11, 17
 
 @pytest.fixture
 def batch(rng):
-    """Rows of many lengths; the third is padding alone, as the rest of a bucket's last batch."""
+    """Rows of many lengths; the third has only padding, as in the last batch of a bucket."""
     source_lengths, target_lengths = [7, 2, 0, 1, 5], [3, 11, 0, 2, 1]
     source = rng.integers(4, V, (B, S)) * (np.arange(S) < np.array(source_lengths)[:, None])
     y = rng.integers(4, V, (B, T)) * (np.arange(T) < np.array(target_lengths)[:, None])
@@ -60,7 +60,7 @@ def test_logits_and_gradients_are_those_of_the_padded_batch(randomise, batch, va
 
 
 def test_places_of_padding_behind_the_tokens_change_nothing(randomise, batch):
-    """So that a compiler may be given the same number of places for every batch."""
+    """So a compiler can get the same number of positions for each batch."""
     model = randomise(make())
     inputs, labels = batch
     packed, packed_labels = without_padding(inputs, labels)
@@ -85,7 +85,7 @@ def test_a_batch_of_padding_alone_has_no_loss_and_no_gradient(randomise, batch):
 
 @pytest.mark.parametrize(("tokens", "kept"), [(0, 16), (1, 16), (16, 16), (17, 32), (33, 35)])
 def test_few_numbers_of_tokens_are_met(tokens, kept):
-    """Behind the tokens padding, up to a multiple of 16, as far as there is any."""
+    """Padding after the tokens, up to a multiple of 16, if there is any."""
     ids = np.zeros(35, "int32")
     ids[3 * np.arange(tokens) % 35] = 7
     inputs = dict.fromkeys(("source_ids", "target_ids"), ids.reshape(5, 7))
@@ -99,7 +99,8 @@ def test_few_numbers_of_tokens_are_met(tokens, kept):
 @pytest.mark.slow
 @pytest.mark.parametrize("passes", [1, 2])
 def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
-    """By rows of their own, in two passes, one part of them padding alone: the whole batch."""
+    """Each part packed separately, in two passes, one part with padding only: equal to the whole
+    batch."""
     inputs, labels = ({k: v[:4] for k, v in batch[0].items()}, batch[1][:4])
     for ids in (*inputs.values(), labels):
         ids[2:] = 0
@@ -129,7 +130,7 @@ def test_no_position_sees_a_later_token(randomise, batch):
     inputs, labels = batch
     packed, _ = without_padding(inputs, labels)
     changed = dict(packed)
-    # The last token of the longest target, which stands in the middle of the packed ones.
+    # The last token of the longest target, which is in the middle of the packed ones.
     changed["target_ids"] = inputs["target_ids"].copy()
     changed["target_ids"][1, T - 1] = 4 + (changed["target_ids"][1, T - 1] - 3) % (V - 4)
     differs = (model(packed).numpy() != model(changed).numpy()).any(axis=-1)

@@ -1,4 +1,4 @@
-"""KerasNLP's layers, given the same weights, give the same outputs; and they stand beside ours."""
+"""With the same weights, KerasNLP's layers give the same outputs; and both work in one model."""
 
 import keras
 import keras_nlp
@@ -47,7 +47,7 @@ def test_encoder_layer(norm, activation, x, randomise):
     assert (ours.dropout, ours.attention_dropout, ours.epsilon) == (0.1, 0.1, 1e-4)
     expected = theirs(x, padding_mask=MASK)
     oracle.assert_close(ours(x, mask=MASK)[MASK], expected[MASK])
-    # And back, into one of other weights.
+    # And back, into layers with other weights.
     again = tfformer.to_keras_hub(randomise(ours), encoder_of(norm, activation=activation))
     oracle.assert_close(again(x, padding_mask=MASK)[MASK], ours(x, mask=MASK)[MASK])
 
@@ -125,7 +125,7 @@ def test_sinusoidal_positions():
 
 @pytest.mark.slow
 def test_our_layers_behind_their_embedding(rng, reload):
-    """In one functional model: its mask reaches us, it is fitted, saved and loaded."""
+    """In one functional model, our layers get its mask; the model is trained, saved and loaded."""
     embedding = keras_nlp.layers.TokenAndPositionEmbedding(17, S, D, mask_zero=True)
     ids = keras.Input([S], dtype="int32")
     encoded = Encoder(num_layers=1, d_model=D, num_heads=H, d_ff=D_FF, dropout=0.0)(embedding(ids))
@@ -136,7 +136,7 @@ def test_our_layers_behind_their_embedding(rng, reload):
     longer = np.where(MASK, given, 0)
     alone = [model(longer[n : n + 1]).numpy() for n in range(B)]
     np.testing.assert_allclose(model(longer), np.concatenate(alone), atol=1e-5)
-    # Padding changes nothing: neither what is attended to nor the mean.
+    # Padding changes neither the attention nor the mean.
     by_hand = model.layers[2](embedding(longer), mask=MASK).numpy()
     means = np.stack([by_hand[n, MASK[n]].mean(axis=0) for n in range(B)])
     oracle.assert_close(model(longer), model.layers[-1](means))

@@ -1,4 +1,4 @@
-"""Positions: hand-computed sinusoids, their rotation, any length, any start, any precision."""
+"""Positions: sinusoids by hand, their rotation, any length, any offset, any precision."""
 
 import math
 
@@ -62,7 +62,7 @@ def test_sinusoidal_layer_takes_any_length(length):
     np.testing.assert_allclose(output[0, -1], oracle.sinusoid(length - 1, 4), atol=1e-3)
 
 
-# What both layers promise.
+# What both layers must do.
 
 
 def make(kind, **kwargs):
@@ -176,7 +176,7 @@ def test_another_width_is_refused(make, width):
     message = rf"d_model = {D}, got .*{width}\)"
     with pytest.raises(ValueError, match=message):
         make(*sizes)(np.zeros((B, T, width), "float32"))
-    # Of a layer that is built already, too, and before the first step of a functional model.
+    # Also for a layer that is built already, and before the first step of a functional model.
     layer = make(*sizes)
     layer(np.zeros((B, T, D), "float32"))
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,5 @@
-"""Places: angles, slopes and buckets by hand and by peers; distance is all that they tell."""
+"""Angles, slopes and buckets, by hand and compared with other implementations; only distances
+count."""
 
 import math
 
@@ -25,7 +26,7 @@ def heads(rng):
 
 
 def test_a_pair_is_turned_by_its_angle():
-    """K = 4: the second pair turns by 10000^(-2/4) = 1/100 of a place."""
+    """K = 4: the second pair turns by 10000^(-2/4) = 1/100 for each position."""
     x = np.tile([1.0, 0.0], 2)[None].repeat(3, axis=0)
     angles = np.outer([0, 1, 5], [1, 0.01])
     expected = np.stack([np.cos(angles), np.sin(angles)], axis=-1).reshape(3, 4)
@@ -33,7 +34,8 @@ def test_a_pair_is_turned_by_its_angle():
 
 
 def test_rotary_positions_are_those_of_keras_hub(heads):
-    """Theirs turns feature i with feature i + K / 2; ours, as the paper, with its neighbour."""
+    """KerasHub rotates feature i with feature i + K / 2; ours, as in the paper, with its
+    neighbour."""
     ours = Rotary(K).turned(heads, np.arange(T))
     halves = np.concatenate([heads[..., 0::2], heads[..., 1::2]], axis=-1)
     theirs = RotaryEmbedding(sequence_axis=2)(halves).numpy()
@@ -42,7 +44,7 @@ def test_rotary_positions_are_those_of_keras_hub(heads):
 
 
 def test_frequencies_of_an_extended_model_are_those_of_llama():
-    """Fast pairs stay, slow ones are divided, and those between are interpolated."""
+    """Fast pairs are unchanged, slow ones are divided, those between are interpolated."""
     options = {"base": 50.0, "factor": 8.0, "length": 100}
     x = np.tile([1.0, 0.0], K // 2)[None, None].repeat(T, axis=1)
     expected = oracle_places.turned(x, **options)
@@ -66,13 +68,13 @@ def test_a_product_of_turned_vectors_tells_their_distance_alone(heads, shift):
 
 
 def test_slopes_of_the_paper():
-    """Of 8 heads 1/2, 1/4, ..., 1/256."""
+    """For 8 heads: 1/2, 1/4, ..., 1/256."""
     np.testing.assert_allclose(Alibi(8).slopes.ravel(), [2.0**-n for n in range(1, 9)])
 
 
 @pytest.mark.parametrize("num_heads", [2, 8])
 def test_alibi_is_that_of_keras_hub(num_heads):
-    """Theirs adds the same to every query's scores, which no softmax sees."""
+    """KerasHub adds the same value to all scores of a query, which the softmax removes."""
     zeros = np.zeros((1, num_heads, T, T), "float32")
     mask = np.tril(np.ones((T, T), bool))
     ours = zeros + Alibi(num_heads).bias(np.arange(T), np.arange(T), causal=True)
@@ -120,8 +122,8 @@ def test_beyond_the_last_bucket_all_distances_are_one(randomise):
 
 @kinds
 def test_order_is_seen_and_an_empty_beginning_is_not(kind, rng, randomise):
-    """Without positions attention is a set's; with these, words that change places are told apart,
-    and a text that stands later in a row is the same text."""
+    """Attention without positions ignores the order. With these, exchanged words change the
+    result, and a text that begins later in a row does not."""
     x = rng.normal(size=(B, T, D)).astype("float32")
     turned = x[:, ::-1].copy()
     layers = [EncoderLayer(D, H, 11, attention_positions=name) for name in ("none", kind)]
@@ -193,7 +195,7 @@ def test_what_cannot_be_is_named(make, message):
 
 
 def test_angles_of_far_places_are_exact_in_float32(rng):
-    """A place beyond 256 is no number of bfloat16."""
+    """bfloat16 has no position beyond 256."""
     x = np.array([[1.0, 0.0]])
     turned = Rotary(2).turned(tf.cast(x, tf.bfloat16), np.array([1001]))
     np.testing.assert_allclose(tf.cast(turned, tf.float32)[0, 0], math.cos(1001), atol=5e-3)

@@ -1,4 +1,4 @@
-"""What a model that copies says of it: the mixture is what the call gives the logarithm of."""
+"""A model that copies: its call returns the logarithm of the mixture."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_the_mixture_is_that_of_the_logits_by_the_attention_of_the_pictures(tied
     np.testing.assert_allclose(mixture.attention, expected, atol=1e-6)
     for part in (mixture.probabilities, mixture.generated, mixture.copied, mixture.attention):
         np.testing.assert_allclose(np.sum(part, axis=-1), 1, rtol=1e-5)
-    # Only what stands in the source is copied, by as much as it is attended to.
+    # Only the source's words are copied, each by its attention.
     copied = np.zeros((2, 3, VOCABULARY))
     for b, t, s in np.ndindex(2, 3, 5):
         copied[b, t, IDS["source_ids"][b, s]] += mixture.attention[b, t, s]

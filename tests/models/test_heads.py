@@ -1,4 +1,4 @@
-"""Heads of masked language model, tagger, span reader: oracle, inference layers, batch mates."""
+"""Masked language model, tagger, span reader: the oracle, inference layers, independent rows."""
 
 import keras
 import numpy as np
@@ -36,7 +36,7 @@ def tagger(model, ids):
 
 
 def span_reader(model, ids):
-    """Of a place between the first eos and the second; -1e9 elsewhere."""
+    """For a position between the first and the second eos; -1e9 elsewhere."""
     logits = tagger(model, ids).swapaxes(1, 2)
     for row, own in enumerate(ids):
         first, second = np.flatnonzero(own == 3)[:2]
@@ -100,7 +100,7 @@ def test_a_head_is_the_oracle_and_its_inference_layer(name, randomise, reload):
 
 
 def test_joined_texts_are_texts_alone(randomise):
-    """Of a masked language model: both directions are seen, and no neighbour."""
+    """For a masked language model: both directions are visible, neighbouring texts are not."""
     model = randomise(make("tied"))
     joined = {
         "ids": np.array([[5, 2, 7, 3, 9, 2, 8, 6, 3, 0]]),
@@ -111,13 +111,13 @@ def test_joined_texts_are_texts_alone(randomise):
     oracle.assert_close(found[:4], model(joined["ids"][:, :4])[0].numpy())
     oracle.assert_close(found[4:9], model(joined["ids"][:, 4:9])[0].numpy())
     changed = joined["ids"].copy()
-    changed[0, 2] = 11  # what stands behind is seen
+    changed[0, 2] = 11  # a later token is visible
     assert np.abs(model({**joined, "ids": changed}).numpy()[0] - found[0]).max() > 1e-3
 
 
 @pytest.mark.slow
 def test_a_span_learns_by_a_plain_fit():
-    """The answer is the token of the question, wherever it stands."""
+    """The answer is the token of the question, at any position."""
     rng = np.random.default_rng(5)
     texts = np.array([rng.permutation(np.arange(4, 12))[:5] for _ in range(160)])
     places = rng.integers(0, 5, size=160)

@@ -1,4 +1,5 @@
-"""The language model: the oracle, no future and no neighbour seen, joined rows = rows alone."""
+"""The language model: the oracle, no access to the future or to neighbours, packed rows =
+separate rows."""
 
 import functools
 
@@ -44,7 +45,7 @@ def make(variant="paper", **changes):
 
 @pytest.fixture(scope="module")
 def model_of(randomise):
-    """One model with random weights for each variant, which the tests leave as it is."""
+    """One model with random weights for each variant; the tests do not change them."""
     return functools.cache(lambda variant: randomise(make(variant)))
 
 
@@ -77,7 +78,7 @@ def test_logits_see_neither_the_future_nor_padding(variant, ids, rng, model_of):
 
 @variants
 def test_joined_texts_are_texts_alone(variant, ids, model_of):
-    """Logits, loss and every gradient; a text sees none that stands before it in its row."""
+    """Logits, loss and all gradients; a text does not see earlier texts of its row."""
     model = model_of(variant)
     first, second, third = ids[1], ids[0, :5], ids[2, :2]
     rows = [[*first, *second], [*third, *first]]
@@ -110,7 +111,7 @@ def test_joined_texts_are_texts_alone(variant, ids, model_of):
 
 @variants
 def test_all_positions_at_once_are_token_by_token(variant, ids, model_of):
-    """The inference layers: a whole text, a prompt in one pass, and one token after the other."""
+    """The inference layers: a whole text, a prompt in one pass, then one token at a time."""
     model = model_of(variant)
     inference = LanguageModelInference(*fuse(model, 23))
     logits, attention = inference.decode(tf.constant(ids), {})
@@ -137,7 +138,7 @@ def test_all_positions_at_once_are_token_by_token(variant, ids, model_of):
 
 @pytest.mark.parametrize("search", ["beam", "greedy", "sample", "exhaustive"])
 def test_generating_is_generating_by_the_plain_function(search, model_of):
-    """Cached = uncached, prompts of unequal lengths = each alone."""
+    """Cached = uncached; prompts of unequal lengths = each alone."""
     model = model_of("paper")
     options = {
         "beam": {"beam_width": 4, "length_penalty": 0.7},
@@ -152,7 +153,7 @@ def test_generating_is_generating_by_the_plain_function(search, model_of):
     )
     np.testing.assert_array_equal(cached.token_ids, uncached.token_ids)
     np.testing.assert_allclose(cached.scores, uncached.scores, rtol=1e-4, atol=1e-5)
-    if search != "sample":  # which draws for the whole batch
+    if search != "sample":  # sampling draws for the whole batch
         for row, prompt in enumerate(PROMPTS):
             alone = tfformer.generate(model, prompt=[prompt], **options)
             size = alone.token_ids.shape[-1]

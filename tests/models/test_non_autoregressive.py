@@ -1,4 +1,5 @@
-"""The non-autoregressive model: the oracle, all places seen, nothing of padding or of others."""
+"""The non-autoregressive model: the oracle, all positions visible, no access to padding or other
+rows."""
 
 import functools
 
@@ -39,7 +40,7 @@ TARGET = np.array([[2, 9, 2, 6, 5, 11, 2], [2, 2, 7, 0, 0, 0, 0], [4, 2, 0, 0, 0
 
 @pytest.fixture(scope="module")
 def model_of(randomise):
-    """One model with random weights for each variant, which the tests leave as it is."""
+    """One model with random weights for each variant; the tests do not change them."""
 
     def make(variant):
         layers = {"num_encoder_layers": 1, "num_decoder_layers": 2}
@@ -63,7 +64,7 @@ def test_logits_equal_the_oracle(variant, model_of):
         assert found.shape == (B, K * S, V) and model.places == K
         real = np.repeat(SOURCE != 0, K, axis=1)
         oracle.assert_close(found[real], logits[real], 1e-4)
-        # Behind the source a place is surely padding.
+        # After the source, a position predicts padding with certainty.
         assert (found[~real].argmax(axis=1) == 0).all()
         oracle.assert_close(oracle.softmax(found[~real])[:, 0], 1.0)
         return
@@ -71,7 +72,7 @@ def test_logits_equal_the_oracle(variant, model_of):
     real = TARGET != 0
     oracle.assert_close(found[:, 1:][real], logits[real], 1e-4)
     oracle.assert_close(found[:, 0, 1 : 2 * N + 2], lengths, 1e-4)
-    # What is no length has no probability.
+    # Impossible lengths have probability 0.
     others = oracle.softmax(found[:, 0])
     assert others[:, 0].max() == 0 and others[:, 2 * N + 2 :].max() == 0
 
@@ -88,8 +89,8 @@ def test_padding_and_batch_mates_change_nothing(variant, model_of):
 
 @masked
 def test_every_place_sees_every_other_and_the_length_sees_none(variant, model_of):
-    """What no causal decoder may do; and a length that saw the target would have nothing to
-    predict."""
+    """This would be an error in a causal decoder. And if the length saw the target, nothing
+    would be left to predict."""
     model = model_of(variant)
     before = model(inputs_of(model)).numpy()
     for place in (0, T - 1):
@@ -132,7 +133,7 @@ def test_the_length_is_not_smoothed_and_all_else_is(model_of):
     count = (labels[:, 1:] != 0).sum()
     expected = (own * B + tokens * count) / (B + count)
     assert float(LengthCrossEntropy()(labels, logits)) == pytest.approx(expected, rel=1e-5)
-    # Smoothing would ask of the length what it cannot be, with a loss of thousands.
+    # With smoothing, impossible lengths would give a loss of thousands.
     assert float(SmoothedCrossEntropy()(labels, logits)) > 100
 
 

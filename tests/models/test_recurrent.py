@@ -1,4 +1,4 @@
-"""The recurrent model: its equations, no future seen, steps = the whole, served, not exported."""
+"""The recurrent model: its equations, no access to the future, steps = the whole, no export."""
 
 import functools
 
@@ -48,7 +48,7 @@ def inputs(rng):
 
 
 def gru(cell, x, h):
-    """Keras's: the update gate z keeps the old state, and r is applied behind the product."""
+    """Keras's GRU: the update gate z keeps the old state, and r is applied after the product."""
     kernel, recurrent, bias = (oracle.array(w) for w in cell.trainable_weights)
     of_x = np.split(x @ kernel + bias[0], 3, axis=-1)
     of_h = np.split(h @ recurrent + bias[1], 3, axis=-1)
@@ -135,7 +135,7 @@ def test_padding_and_batch_mates_change_nothing(variant, inputs, model_of):
 
 @variants
 def test_step_by_step_is_the_whole_in_whatever_place_it_stands(variant, inputs, rng, model_of):
-    """A hypothesis moves among the beams; its state goes with it."""
+    """When a hypothesis moves among the beams, its state moves too."""
     model = model_of(variant)
     beams = rng.integers(4, V, (B, W, T)).astype("int32")
     beams[:, :, 0] = 2

@@ -1,4 +1,4 @@
-"""The encoder-only models: the oracle, no batch-mate seen, fit learns, a file is the same model."""
+"""The encoder-only models: the oracle, independent rows, fit, round trip through a file."""
 
 import functools
 
@@ -35,13 +35,13 @@ def make(variant="mean", **changes):
 
 @pytest.fixture(scope="module")
 def model_of(randomise):
-    """One model with random weights for each variant, which the tests leave as it is."""
+    """One model with random weights for each variant; the tests do not change them."""
     return functools.cache(lambda variant: randomise(make(variant)))
 
 
 @pytest.fixture
 def ids(rng):
-    """Texts of 7, 4, 2 and 1 tokens, eos counted."""
+    """Texts of 7, 4, 2 and 1 tokens, including eos."""
     ids = rng.integers(4, V, size=(B, S))
     for row, size in enumerate((7, 4, 2, 1)):
         ids[row, size - 1], ids[row, size:] = 3, 0
@@ -86,7 +86,7 @@ def test_pieces_by_hand():
         [[3, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]],
     ]
     assert real.numpy().tolist() == [[True] * 3, [True, True, False], [True, False, False]]
-    # Six tokens end with the second piece, though the third would hold some of them.
+    # Six tokens end with the second piece, although a third could hold some of them.
     _, real = Pieces(length=5, overlap=4)(ids)
     assert real.numpy().sum(axis=1).tolist() == [7, 2, 1]
     pieces, real = Pieces(length=64)(ids[:, :4])
@@ -106,7 +106,7 @@ def test_a_row_of_padding_is_a_number(model_of):
 
 @pytest.mark.slow
 def test_fit_learns_and_a_saved_model_is_the_same(reload, rng):
-    """A text's label is what one of its tokens says."""
+    """The label of a text is given by one of its tokens."""
     ids = rng.integers(9, V, size=(96, 6)).astype("int32")
     labels = rng.integers(1, C + 1, size=(96, 1))
     ids[np.arange(96), rng.integers(0, 6, size=96)] = labels[:, 0] + 3
@@ -166,7 +166,7 @@ def test_what_is_no_input_is_refused():
     with pytest.raises(ValueError, match="pooling must be one of .* got 'max'"):
         make(pooling="max")
     config = make("learned").config
-    assert config.longest == 10  # a place is that of bos
+    assert config.longest == 10  # bos needs a position
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])

@@ -1,4 +1,4 @@
-"""The model: the oracle, padding and the future unseen, cached = uncached, fit, save, load."""
+"""The model: the oracle, no access to padding or the future, cached = uncached, fit, save, load."""
 
 import functools
 import os
@@ -29,7 +29,7 @@ variants = pytest.mark.parametrize("variant", VARIANTS)
 
 @pytest.fixture(scope="module")
 def model_of(randomise):
-    """One model with random weights for each variant, which the tests leave as it is."""
+    """One model with random weights for each variant; the tests do not change them."""
     return functools.cache(lambda variant: randomise(make(variant)))
 
 
@@ -59,7 +59,7 @@ def test_logits_do_not_see_the_future(variant, training, inputs, rng, randomise,
     logits = model(inputs, training=training).numpy()
     for t in (0, T - 2):
         changed = inputs["target_ids"].copy()
-        # Other ids, and padding among them, wherever t is past.
+        # Other ids, some of them padding, at all positions after t.
         changed[:, t + 1 :] = rng.integers(0, V, size=(B, T - t - 1))
         rewind()
         first = model(inputs, training=training).numpy()
@@ -77,7 +77,7 @@ def test_padding_changes_no_logits(variant, inputs, model_of):
     logits = model(inputs).numpy()
     longer = {name: np.pad(ids, ((0, 0), (0, 3))) for name, ids in inputs.items()}
     oracle.assert_close(model(longer)[:, :T], logits)
-    # The first row alone, without the padding that its batch-mate gave it.
+    # The first row alone, without the padding that the batch adds.
     alone = {"source_ids": inputs["source_ids"][:1, :5], "target_ids": inputs["target_ids"][:1, :3]}
     oracle.assert_close(model(alone)[0], logits[0, :3])
 
@@ -154,7 +154,7 @@ def test_cross_attention_weights_equal_the_oracle(variant, inputs, model_of):
 
 
 def parameters(config):
-    """Counted by hand, from the figures of the paper and the biases that Keras layers have."""
+    """By hand, from the sizes in the paper and the biases of Keras layers."""
     D, F = config.d_model, config.d_ff
     keys = D * config.key_value_heads // config.num_heads
     attention = 2 * (D * D + D) + 2 * (D * keys + keys)
@@ -263,7 +263,7 @@ def test_mixed_precision_keeps_float32_variables(variant, policy, inputs, beams)
 
 
 def copying(rng, rows=96):
-    """A task that a model learns: the target is the source."""
+    """A task that a model can learn: the target is the source."""
     length = 5
     source = rng.integers(4, V, size=(rows, length))
     source *= np.arange(length) < rng.integers(2, length + 1, size=(rows, 1))
@@ -308,7 +308,7 @@ def test_fit_learns_and_the_file_gives_the_same_model_back(rng, reload):
     again = reload(model)
     np.testing.assert_allclose(again(inputs), model(inputs), atol=1e-6)
     assert int(again.optimizer.iterations) == 10 * len(dataset)
-    # Training goes on where it stood: the optimizer's moments are in the file too.
+    # Training continues exactly, because the optimizer's moments are in the file too.
     model.fit(dataset.take(2), verbose=0, shuffle=False)
     again.run_eagerly = True  # two steps take less time than tracing one
     again.fit(dataset.take(2), verbose=0, shuffle=False)
@@ -353,7 +353,8 @@ np.save("logits.npy", model(dict(np.load("inputs.npz"))).numpy())
 
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 def test_flops_are_those_of_the_products_in_the_graph(activation):
-    """Of the graph of the layers, less the products of attention, which grow with the length."""
+    """The products in the graph of the layers, without those of attention, which grow with the
+    length."""
     sizes = {"num_encoder_layers": 2, "num_decoder_layers": 3, "d_model": 20, "num_heads": 5}
     sizes |= {"d_ff": 28, "source_vocabulary_size": 300, "target_vocabulary_size": 310}
     config = TransformerConfig(**sizes, tie_embeddings="none", activation=activation)

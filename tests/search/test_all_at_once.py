@@ -1,4 +1,4 @@
-"""All tokens at once: mask-predict, CTC and the first eos, each written again in plain Python."""
+"""Non-autoregressive search: mask-predict, CTC and the first eos, compared with plain Python."""
 
 import itertools
 
@@ -21,7 +21,7 @@ LENGTHS = [11, 7, 1, 0, 5]
 
 @pytest.fixture
 def table(rng):
-    """What a made-up model is made of: the logits of a place depend on all ids that it sees."""
+    """The tables of an artificial model; the logits of a position depend on all visible ids."""
     own = rng.normal(size=(T, V, V)).astype("float32")
     return lambda ids: np.stack(
         [
@@ -74,7 +74,7 @@ def test_passes_must_be_a_number():
 
 
 def test_lengths_by_hand():
-    """Of two tokens less to two more; what is none or too long is never taken."""
+    """From two tokens fewer to two more; impossible lengths are never chosen."""
     logits = tf.constant([[9.0, 1.0, 2.0, 3.0, 0.5]] * 4)
     found = likeliest_lengths(logits, tf.constant([5, 2, 1, 30]), longest=6, count=3)
     # 5: 3 6 5 (7 is too long); 2: 3 2 1 or 4; 1: 2 1 3; 30: none is possible.
@@ -95,7 +95,7 @@ def test_no_special_token_is_said():
 def test_collapsed_places_are_the_plain_ones(rng):
     logits = rng.normal(size=(29, 13, 7)).astype("float32")
     logits[:, :, 0] += 1.0
-    logits[0, :, 0] += 50.0  # a row that says nothing
+    logits[0, :, 0] += 50.0  # a row with one certain token
     found, log_probs = collapsed(tf.constant(logits)), log_softmax(logits)
     for row in range(29):
         best = [max((0, 1, 4, 5, 6), key=lambda v: logits[row, t, v]) for t in range(13)]

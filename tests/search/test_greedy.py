@@ -1,4 +1,4 @@
-"""Greedy search is the plain one, and a beam of one."""
+"""Greedy search gives the result of a plain one and of a beam of width 1."""
 
 import functools
 

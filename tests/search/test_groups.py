@@ -1,4 +1,4 @@
-"""The groups in which a batch is searched give what the whole of it gives."""
+"""Searching a batch in groups gives the result of searching the whole batch."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tfformer.search.loop import BLOCK
 
 
 def ending_at_different_times():
-    """A toy whose sentences end in different blocks."""
+    """An artificial model whose sentences end in different blocks."""
     toy = Toy(seed=33, batch=7)
     toy.table[:, :, EOS] += np.linspace(-6, 3, 7)[:, None]
     return toy
@@ -25,7 +25,7 @@ def in_three_blocks(search, toy):
 
 @pytest.fixture(scope="module")
 def wholes():
-    """{search: what it finds in the whole batch}"""
+    """{search: its result for the whole batch}"""
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "MIN_GROUPS", 1)

@@ -1,4 +1,5 @@
-"""A search that XLA compiles is the plain one, within a room of positions and across its ends."""
+"""A search compiled by XLA gives the result of the plain one, within a block of positions and
+beyond."""
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ FACTORS = np.random.default_rng(3).integers(1, ROWS, size=129)
 
 
 class Toy:
-    """Logits that depend on the sentence and on the whole prefix, which only the cache knows."""
+    """Logits that depend on the sentence and on the whole prefix, which only the cache has."""
 
     def __init__(self, eos_bonus):
         rng = np.random.default_rng(5)
@@ -44,7 +45,7 @@ class Toy:
         return of
 
 
-# Within the first room; to its very end; one token and a whole room into the next.
+# Within the first block; to its end; one token and a whole block further.
 @pytest.mark.parametrize("max_length", [5, FIRST_ROOM, FIRST_ROOM + 1, 2 * FIRST_ROOM + 6])
 def test_it_finds_what_the_plain_beam_finds(max_length):
     toy = Toy(eos_bonus=-2.0)
@@ -62,7 +63,7 @@ def test_it_finds_what_the_plain_beam_finds(max_length):
 
 def test_what_is_kept_of_each_token_and_an_early_end_are_those_of_the_blocks():
     toy = Toy(eos_bonus=-2.0)
-    # (The toy has no attention to keep.)
+    # (This artificial model has no attention.)
     keep = ["token_log_probs", "steps"]
     options = {"num_results": 1, "skip": tf.constant([False, True]), "keep": keep}
     found, expected = (
@@ -76,7 +77,7 @@ def test_what_is_kept_of_each_token_and_an_early_end_are_those_of_the_blocks():
 
 
 def run_counted(needs):
-    """The `Hypotheses` of a search whose sentences need so many steps, and the steps there were."""
+    """The `Hypotheses` of a search whose sentences need so many steps, and the number of steps."""
     needs = tf.constant(needs)
     size = tf.size(needs)
     skip, given = needs == 0, {"needs": needs}
@@ -86,7 +87,7 @@ def run_counted(needs):
         return h.finished[:, 0]
 
     def advance(position, h, state):
-        lengths = h.lengths + 1  # of every row: each step that is computed counts
+        lengths = h.lengths + 1  # each computed step of each row counts
         finished = h.finished | (lengths >= h.given["needs"][:, None])
         return h._replace(lengths=lengths, finished=finished), state.cache
 

@@ -1,4 +1,4 @@
-"""A search after a prompt is the search of the model that has read the prompt."""
+"""A search after a prompt is the search of a model that has read the prompt."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,8 @@ PROMPTS = np.array([[BOS, 5, 4], [BOS, 4, 4], [BOS, 1, 5]], "int32")
 
 
 def after(toy, width):
-    """The toy's state with the prompts' tokens, but the last, in the first beam of its cache."""
+    """The state of the artificial model after the prompts without their last token, in the first
+    beam."""
     cache = np.zeros((B, PROMPTS.shape[1], width), "int32")
     cache[:, :-1, 0] = PROMPTS[:, :-1]
     return State(toy.state(width).memory, (tf.constant(cache), {"doubled": tf.constant(2 * cache)}))
@@ -50,7 +51,7 @@ def test_greedy_search_goes_on_after_the_prompt():
 
 
 def test_what_ends_a_sequence_is_not_in_its_prompt():
-    """The prompts have 5, at which a sequence ends."""
+    """The prompts contain 5, which ends a sequence."""
     toy = Toy(seed=6, batch=B, eos_bonus=-2)
     given = {"prompt": tf.constant(PROMPTS)}
     free = greedy_search(toy.step, after(toy, 1), B, T, **given)
@@ -73,12 +74,12 @@ def test_a_sample_after_a_prompt_has_the_log_probability_that_the_model_gives_it
 
 
 def test_prompts_of_unequal_lengths_are_padded_on_the_left_and_padding_is_not_seen():
-    """Logits that count what a hypothesis can see: a prompt's tokens, and no padding."""
+    """The logits count what a hypothesis can see: the tokens of its prompt, and no padding."""
     prompts = np.array([[0, 0, BOS], [0, BOS, 5], [BOS, 4, 5]], "int32")
 
     def step(ids, position, visible, state):
         count = tf.reduce_sum(tf.cast(visible, tf.int32), axis=[2, 3])  # [B, W]
-        # As many as it can see: 1, 2 and 3 of the prompt; eos from 5 on.
+        # It can see 1, 2 and 3 tokens of the prompts; eos comes from 5 on.
         favourite = tf.where(count >= 5, 3, 4)
         return StepResult(5.0 * tf.one_hot(favourite, V), state.cache)
 

@@ -1,4 +1,4 @@
-"""What may follow, and what a length costs: by hand and by NumPy."""
+"""Allowed next tokens and length penalties, by hand and by NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sampling: the distribution that it draws from, the same draw for the same seed."""
+"""Sampling draws from the right distribution, and draws the same for the same seed."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tfformer.search import (
 
 
 def draw(logits, count, seed=0, max_length=2, **options):
-    """The first tokens of `count` rows of one and the same distribution."""
+    """The first tokens of `count` rows with the same distribution."""
 
     def step(ids, position, visible, state):
         return StepResult(
@@ -28,7 +28,7 @@ def draw(logits, count, seed=0, max_length=2, **options):
 
 
 def surprise(tokens, probs):
-    """Pearson's chi-square of drawn tokens against probabilities."""
+    """Pearson's chi-square statistic of drawn tokens against probabilities."""
     expected = len(tokens) * np.asarray(probs)
     counts = np.bincount(tokens, minlength=len(probs))
     possible = expected > 0
@@ -80,7 +80,7 @@ def test_the_same_seed_draws_the_same_and_another_seed_another():
 
 
 def test_positions_of_a_sample_are_drawn_independently():
-    # One seed for all positions would draw the same token at each.
+    # With the same seed at all positions, the same token would be drawn at each.
 
     def step(ids, position, visible, state):
         logits = tf.constant([[[0.0, 0, 0, -9, 0, 0]]])

@@ -1,4 +1,4 @@
-"""Search over toy tables equals plain Python: greedy, beam, every sequence there is, sampling."""
+"""Search over tables equals plain Python: greedy, beam, exhaustive, sampling."""
 
 import functools
 
@@ -25,7 +25,7 @@ penalties = pytest.mark.parametrize(
 
 @pytest.fixture
 def one_group(monkeypatch):
-    """The whole batch in each step, as a test of the steps wants to see it."""
+    """Searches the whole batch in each step, as a test of the steps needs."""
     monkeypatch.setattr(blocks, "MIN_GROUPS", 1)
 
 
@@ -35,7 +35,7 @@ def run_beam(toy, max_length=T, beam_width=4, **options):
     )
 
 
-# ---------------------------------------------------------------- every sequence there is
+# ---------------------------------------------------------------- exhaustive search
 
 
 @penalties
@@ -82,7 +82,8 @@ def test_exhaustive_refuses_more_than_a_million_sequences():
 @pytest.mark.parametrize("max_length", [1, 2, 5, 8])
 def test_beam_is_the_plain_beam(max_length, width, alpha, form):
     toy = Toy(seed=6, batch=14, size=7)
-    # eos likely and eos unlikely: hypotheses that wait in their beam, and ones forced to end.
+    # A likely and an unlikely eos: hypotheses that wait in their beam, and some that are forced to
+    # end.
     toy.table[:7, :, EOS] += 1
     toy.table[7:, :, EOS] -= 2
     found = run_beam(toy, max_length, width, alpha=alpha, penalty_form=form)
@@ -95,7 +96,7 @@ def test_beam_is_the_plain_beam(max_length, width, alpha, form):
 
 def test_a_place_that_no_sequence_fills_is_empty():
     toy = Toy(size=5)
-    # unk and id 4 can be inside: eos, unk eos, 4 eos.
+    # unk and id 4 may come before eos: eos, unk eos, 4 eos.
     found = run_beam(toy, 2, beam_width=5)
     np.testing.assert_array_equal(np.array(found.lengths > 0), [[True] * 3 + [False] * 2] * 2)
     assert np.isneginf(found.scores[:, 3:]).all()
@@ -104,7 +105,7 @@ def test_a_place_that_no_sequence_fills_is_empty():
 
 @functools.cache
 def counted_search(form, longest):
-    """A search for one sentence in a graph, and how many steps all its calls have taken."""
+    """A search for one sentence in a graph, and the number of steps of all its calls."""
     toy, steps = Toy(batch=1), tf.Variable(0)
 
     @tf.function(autograph=False)
@@ -143,7 +144,7 @@ def test_the_best_of_a_search_that_stops_early_is_the_best_of_the_whole(alpha, f
 
 def test_settled_sentences_leave_the_batch_and_the_others_go_on(one_group):
     toy = Toy(seed=20, batch=7)
-    # Three sentences end at once; the others cannot before the last position.
+    # Three sentences end at the first step; the others cannot end before the last position.
     toy.table[:, :, EOS] = -50
     toy.table[[1, 4, 5], :, EOS] = 50
     longest = 2 * BLOCK + 5

@@ -1,4 +1,4 @@
-"""The options of beam search are those of a plain one: coverage, repetition, n-grams, lengths."""
+"""The options of beam search equal those of a plain one: coverage, repetition, n-grams, lengths."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ MASK = np.array([[True, True, True], [True, True, False]] + [[True, True, True]]
 
 
 class Attending(Toy):
-    """A toy that attends to its source, differently for each prefix."""
+    """An artificial model that attends to its source, differently for each prefix."""
 
     def __init__(self, seed=0, batch=B, **options):
         super().__init__(seed, batch, **options)
@@ -134,7 +134,7 @@ def test_steps_are_those_of_the_plain_beam_whoever_is_beside(wanted):
             np.testing.assert_allclose(mine[b, :count], own[0], rtol=1e-5)
         assert (whole.parents[b, count:] == -1).numpy().all()
         assert not whole.token_ids[b, count:].numpy().any()
-        # From step to step, each hypothesis is one of those before and its token.
+        # At each step, a hypothesis is an earlier one with one more token.
         paths = [()] * W
         for t in range(count):
             parents, tokens = found.parents[0, t].numpy(), found.token_ids[0, t].numpy()
@@ -143,7 +143,7 @@ def test_steps_are_those_of_the_plain_beam_whoever_is_beside(wanted):
             assert paths == [ids for ids, _ in expected]
             np.testing.assert_allclose(found.scores[0, t], [s for _, s in expected], rtol=1e-5)
     assert max(rows) == whole.token_ids.shape[1]
-    if wanted == 1:  # some are settled sooner
+    if wanted == 1:  # some are settled earlier
         assert min(rows) < max(rows)
 
 
@@ -162,7 +162,7 @@ def test_likeliest_is_top_k(rng, size, count):
 
 
 def test_ngrams_by_hand():
-    # bos 4 5 6 4 5: after "4 5" came 6, after "5" came 6, and 4, 5, 6 were there.
+    # bos 4 5 6 4 5: 6 came after "4 5" and after "5", and 4, 5, 6 occurred.
     paths = tf.constant([[[BOS, 4, 5, 6, 4, 5, PAD, PAD]]])
     for n, banned in ((1, {4, 5, 6}), (2, {6}), (3, {6}), (4, set()), (0, set())):
         logits = ban_ngrams(tf.zeros([1, 1, 9]), paths, 5, n)[0, 0].numpy()
@@ -198,7 +198,7 @@ def test_coverage_without_a_source_mask_is_refused():
         beam_search(toy.step, toy.state(W), B, T, W, coverage=0.1)
 
 
-# The searches of one hypothesis.
+# Searches with one hypothesis.
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_coverage_without_a_source_mask_is_refused():
 )
 @pytest.mark.parametrize("search", [greedy_search, sample_search])
 def test_greedy_search_by_the_rules_is_a_beam_of_one(search, options):
-    """And so is a draw from the likeliest token alone."""
+    """The same holds for sampling from the most likely token only."""
     toy = Attending(seed=24, eos_bonus=-2)
     one = {"seed": 5, "top_k": 1} if search is sample_search else {}
     found = search(toy.step, toy.state(), B, T, **options, **one)
@@ -225,7 +225,7 @@ def test_greedy_search_by_the_rules_is_a_beam_of_one(search, options):
 
 
 def test_a_sequence_ends_where_stop_says_so():
-    """What stands there stays, without eos; what is asked are the newest tokens."""
+    """The text so far is kept, without eos; `stop` receives the newest tokens."""
     toy, seen = Attending(seed=25, eos_bonus=-2), []
 
     def stop(newest):
@@ -245,7 +245,7 @@ def test_a_sequence_ends_where_stop_says_so():
 
 @pytest.mark.parametrize("min_length", [0, 4])
 def test_a_sequence_ends_with_eos_or_with_one_of_its_ends(min_length):
-    """Token by token and by a beam; and none of them comes too early."""
+    """Token by token and with a beam; no end comes too early."""
     toy, rule = Attending(seed=25, eos_bonus=-2), {"min_length": min_length}
     found = greedy_search(toy.step, toy.state(), B, T, ends=(5, 7), **rule)
     expected = beam_search(toy.step, toy.state(), B, T, 1, 0.0, ends=(5, 7), **rule)

@@ -1,6 +1,6 @@
-"""One translator and its answers, for all tests of signatures: each of them is traced once.
+"""One translator and its answers for all tests of signatures, so that each is traced once.
 
-Nothing in this folder may seed Keras, which would end the tokenizer.
+Nothing in this folder may seed Keras, because this would end the tokenizer.
 """
 
 import functools
@@ -31,7 +31,7 @@ def translator(model, tokenizer):
 
 @pytest.fixture(scope="module")
 def serve(translator):
-    """`serve(name, texts, ..., option=...)`: a signature's outputs as arrays."""
+    """`serve(name, texts, ..., option=...)` returns a signature's outputs as arrays."""
 
     def run(name, *texts, **options):
         inputs = [x if tf.is_tensor(x) else tf.constant(x, tf.string) for x in texts]
@@ -43,7 +43,7 @@ def serve(translator):
 
 @pytest.fixture(scope="module")
 def served(serve, tokenizer):
-    """Every signature's outputs for TEXTS, with the options' defaults."""
+    """The outputs of all signatures for TEXTS, with default options."""
     return {name: serve(name, *arguments(name, tokenizer)) for name in SIGNATURES}
 
 

@@ -1,4 +1,4 @@
-"""Which source tokens each target token looks at."""
+"""The source tokens that each target token attends to."""
 
 import numpy as np
 import oracle

@@ -1,4 +1,4 @@
-"""A row's translation does not depend on who is in its batch, as the server runs it."""
+"""The translation of a row does not depend on the other rows of its batch."""
 
 import os
 import random
@@ -35,9 +35,9 @@ class Served:
 
 
 def random_batches(count, maximum, seed=7):
-    """The positions 0 ... count - 1, shuffled, in lists of 1 to `maximum`; both lengths occur.
+    """The numbers 0 ... count - 1, shuffled, in lists of 1 to `maximum`; both lengths occur.
 
-    The same for the same seed.
+    The result is the same for the same seed.
     """
     rng = random.Random(seed)
     places = rng.sample(range(count), count)
@@ -49,11 +49,11 @@ def random_batches(count, maximum, seed=7):
 
 
 def compare(served, texts, maximum):
-    """How texts alone and in batches of up to `maximum` differ.
+    """The differences between texts alone and in batches of up to `maximum`.
 
     Returns:
-        (the places whose translation differs, the greatest difference of two scores, the number of
-        different translations that there are).
+        (the positions whose translation differs, the maximum difference of two scores, the
+        number of different translations).
     """
     alone = [[part[0] for part in served([text])] for text in texts]
     different, largest = [], 0.0
@@ -74,7 +74,7 @@ def test_a_translation_does_not_depend_on_its_batch_mates(short, translator_serv
         different, largest, kinds = compare(served, texts, translator_served.max_batch_size)
     finally:
         served.close()
-    assert kinds > 50  # or the same answer to everything would pass
+    assert kinds > 50  # otherwise one answer to everything would pass
     assert not different and largest <= TOLERANCE
 
 

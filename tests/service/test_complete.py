@@ -1,4 +1,4 @@
-"""Translations that begin as they are told."""
+"""Translations that begin with a given prefix."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Several models searched as one, against their mean in NumPy; saved and served."""
+"""An ensemble compared with the mean of its models in NumPy; saved and served."""
 
 import functools
 
@@ -19,7 +19,7 @@ means = pytest.mark.parametrize("mean", ENSEMBLE_MEANS)
 
 @pytest.fixture(scope="module")
 def models(tokenizer):
-    """Three of unequal depth and width."""
+    """Three models of different depth and width."""
     wide = {"d_model": 20, "num_heads": 5, "d_ff": 23}
     deep = {**FEW_LAYERS, "num_decoder_layers": 3}
     return [
@@ -30,7 +30,7 @@ def models(tokenizer):
 
 @pytest.fixture(scope="module")
 def make(models, tokenizer):
-    """`make(mean)`: the translator of all three."""
+    """`make(mean)` returns the translator of all three."""
 
     @functools.cache
     def translator(mean):
@@ -42,9 +42,9 @@ def make(models, tokenizer):
 
 @pytest.fixture(scope="module")
 def log_probs_of(models, tokenizer):
-    """`log_probs_of(mean, text)(prefix)`: the mean of all, by the whole models in NumPy, no cache.
+    """`log_probs_of(mean, text)(prefix)`: the mean of the whole models in NumPy, without a cache.
 
-    What the models say of a prefix is computed once for both means.
+    The models' results for a prefix are computed once for both means.
     """
 
     @functools.cache
@@ -78,7 +78,7 @@ def ask(translator, name, *texts):
 def test_the_best_is_that_of_a_plain_search_over_the_mean(
     make, models, tokenizer, log_probs_of, mean
 ):
-    """Together, and each text alone."""
+    """In a batch, and each text alone."""
     found = ask(make(mean), "serving_default", [*TEXTS, ""])
     size = models[0].config.target_vocabulary_size
     for b, text in enumerate(TEXTS):

@@ -1,4 +1,4 @@
-"""`explain` says what happens inside: as the layers have it, as the search goes, and served."""
+"""`explain` returns what the layers compute and how the search goes, also when served."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_shapes(found):
 
 @pytest.mark.parametrize("row", [0, 2])
 def test_it_is_what_the_layers_and_a_search_of_one_text_say(translator, found, row):
-    """The other route goes through the Keras layers, uncached, of this text alone."""
+    """The other route uses the Keras layers, without a cache, for this text alone."""
     model, tokenizer = translator.model, translator.tokenizer
     source_ids = tokenizer.encode_source([TEXTS[row]]).to_tensor()
     names = tokenizer.pieces("target")
@@ -101,7 +101,7 @@ def test_more_than_a_few_rows_are_refused(translator):
 
 
 def test_layers_of_both_halves_and_a_window():
-    """The whole model is explained, whatever the search of the other signatures knows."""
+    """It explains the whole model, also if the search of the other signatures uses a window."""
     tokenizer = Tokenizer.train(tiny.sentences(97), vocabulary_size=347)
     changes = {**VARIANTS["relative, ada, one layer twice"], "num_decoder_layers": 3}
     config = TransformerConfig.preset("test", tokenizer.source_vocabulary_size, **changes)

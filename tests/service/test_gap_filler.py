@@ -1,4 +1,4 @@
-"""A masked language model's signatures: the gaps of a text, what fills them, and by whom."""
+"""A masked language model's signatures: the gaps of a text and the words that fill them."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def ask(filler, texts=TEXTS, name="fill"):
 
 
 def test_the_ids_of_a_text_with_gaps(filler):
-    """What stands between two gaps is as it is in the text; a blank before a gap is no piece."""
+    """The text between two gaps is unchanged; a space before a gap is no piece."""
     gaps, pieces = filler.gaps, filler.tokenizer.source.pieces
     text = gaps.marked(tf.constant(["a [MASK] by the lake", "[MASK]", "lake[MASK]", "\ue000"]))
     found = [[pieces[n] for n in row] for row in gaps.encode(text).to_list()]

@@ -1,4 +1,4 @@
-"""Decoder-only models of KerasHub as a service: what their `generate` writes, and more."""
+"""Decoder-only KerasHub models as a service: the texts of their `generate`, and more."""
 
 import hub
 import numpy as np
@@ -13,7 +13,7 @@ TOKENS = 2, 5, 11  # of a prompt: `generate` is traced anew for each number
 
 
 def prompts_of(tokenizer):
-    """Nine beginnings of texts, three of each number of tokens, one number after the other."""
+    """Nine beginnings of texts, three for each number of tokens."""
     found = {count: {} for count in TOKENS}
     for n, text in enumerate(hub.TEXTS):
         begins = [text[:end] for end in range(1, len(text)) if text[end - 1] != " "]
@@ -31,7 +31,7 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name)
     prompts = prompts_of(tokenizer)
     assert [len(ids) for ids in tokenizer(prompts)] == 3 * [*TOKENS]
 
-    # 1. Greedily, what `generate` writes: its length counts the prompt, and bos before it.
+    # 1. Greedy search gives the text of `generate`, whose length counts the prompt and bos.
     model.compile(sampler="greedy", jit_compile=False)
     ours = generator.answer(prompts)
     for prompt, found in zip(prompts, ours, strict=True):
@@ -40,7 +40,7 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name)
         assert prompt + found == model.generate([prompt], max_length=length)[0]
     assert len(set(ours)) > 3
 
-    # 2. Batches of unlike prompts, and each alone; a beam, by the whole model.
+    # 2. Batches of different prompts, and each alone; a beam, by the whole model.
     found = generator.functions["beam_search"](tf.constant(prompts[:5]))
     whole = tf.function(generator.logits, autograph=False, reduce_retracing=True)
     for row, prompt in enumerate(prompts[:3]):
@@ -58,7 +58,7 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name)
             said = found["token_log_probs"][row, beam, : len(tokens)]
             np.testing.assert_allclose(said, own, atol=1e-4, rtol=1e-4)
 
-    # 3. What a text is worth is the sum over its tokens, eos at its end.
+    # 3. The score of a text is the sum over its tokens, including eos.
     said = generator.functions["score"](tf.constant(prompts[:2]))
     for row, prompt in enumerate(prompts[:2]):
         [ids] = generator.tokenizer.encode_source(tf.constant([prompt])).to_list()

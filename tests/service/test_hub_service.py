@@ -1,4 +1,4 @@
-"""Models of KerasHub as a service: what their `generate` writes, and searches that it has not."""
+"""KerasHub models as a service: the texts of their `generate`, and searches that they lack."""
 
 import hub
 import numpy as np
@@ -20,8 +20,8 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_a_plain_one(make):
     model = make()
     translator = KerasHubTranslator(model, **LIMITS)
 
-    # 1. Greedily, the text of `generate`, of as many tokens: its length counts what begins a
-    # target, ours the eos at its end.
+    # 1. Greedy search gives the text of `generate` with the same number of tokens: its length
+    # counts the beginning of a target, ours counts eos.
     begins = len(translator.kind.target_begins) + 1
     model.compile(sampler="greedy", jit_compile=False)
     theirs = model.generate(TEXTS, max_length=LIMITS["max_target_length"] - 1 + begins)
@@ -42,7 +42,7 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_a_plain_one(make):
         )
         np.testing.assert_allclose(alone["scores"][0], found["scores"][row], atol=1e-4, rtol=1e-4)
 
-    # 3. The beam of a plain search over the whole model, uncached.
+    # 3. The beam equals a plain search over the whole model, without a cache.
     whole = tf.function(translator.logits, autograph=False, reduce_retracing=True)
     for row, text in enumerate(TEXTS[:3]):
         [source_ids] = translator.tokenizer.encode_source(tf.constant([text])).to_list()
@@ -52,7 +52,7 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_a_plain_one(make):
         tokens = found["token_ids"][row, 0, : found["lengths"][row, 0]].numpy().tolist()
         assert tuple(tokens) == plain[0].tokens
 
-    # 4. What it scores is what the model says.
+    # 4. Scores are the log-probabilities of the model.
     said = translator.functions["score"](tf.constant(TEXTS[:2]), tf.constant(TEXTS[5:7]))
     for row in range(2):
         pair = [

@@ -1,4 +1,4 @@
-"""int8: products of large matrices in integers, in NumPy and on every kind of processor."""
+"""int8: integer products of large matrices, in NumPy and on each kind of processor."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from tfformer.inference import int8
 
 
 def served_product(kernel):
-    """A function of rows that multiplies them by the matrix, which is a variable."""
+    """A function that multiplies rows by the matrix, which is a variable."""
     parts = {name: tf.Variable(value) for name, value in int8.quantized(kernel).items()}
     return tf.function(lambda x: int8.product(x, parts), autograph=False), parts
 
@@ -74,7 +74,7 @@ def test_the_largest_values_do_not_overflow_on_older_processors():
 
 @pytest.fixture(params=["one embedding", "ensemble", "low latency"])
 def translator(request, tokenizer, monkeypatch):
-    """A translator in int8 whose matrices all count as large."""
+    """A translator in int8 for which each matrix counts as large."""
     monkeypatch.setattr(int8, "MINIMUM_SIZE", 1)
     options = {"dtype": "int8", **LIMITS}
     if request.param == "one embedding":

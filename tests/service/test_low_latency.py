@@ -1,4 +1,4 @@
-"""`low_latency`: the same answers, for one text by a graph of its own."""
+"""`low_latency` gives the same answers; one text has its own graph."""
 
 import collections
 from pathlib import Path
@@ -31,7 +31,7 @@ KINDS = {
 
 @pytest.fixture(scope="module", params=KINDS)
 def saved(request, tokenizer, tmp_path_factory):
-    """A translator, and where it was saved."""
+    """A translator, and the folder where it was saved."""
     others, options = [], KINDS[request.param]
     if "tie_embeddings" in options:
         tokenizer = type(tokenizer)(tokenizer.source_model, tokenizer.source_model)
@@ -65,7 +65,7 @@ def test_one_text_and_several_have_the_answers_of_the_model(saved):
 
 
 def constants(folder):
-    """The shapes of the matrices that are constants of the function that multiplies by them."""
+    """The shapes of the constant matrices of a function."""
     parsed = SavedModel.FromString(Path(folder, "saved_model.pb").read_bytes())
     found = collections.Counter()
     for function in parsed.meta_graphs[0].graph_def.library.function:
@@ -79,7 +79,7 @@ def constants(folder):
 
 
 def of_each_step(config):
-    """The shapes that a step of the decoder multiplies with, as they are stored: by hand."""
+    """The shapes of the matrices that a decoder step multiplies by, as stored: by hand."""
     d, inner, size = config.d_model, config.d_ff, config.target_vocabulary_size
     keys = d // config.num_heads * (config.num_key_value_heads or config.num_heads)
     gated = 2 if config.activation == "swiglu" else 1

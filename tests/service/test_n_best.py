@@ -1,4 +1,4 @@
-"""Beam search and greedy search as they are served, against a plain search in NumPy."""
+"""Served beam search and greedy search, compared with a plain search in NumPy."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def test_cached_beam_search_is_an_uncached_plain_one(served, log_probs_of, model
         expected = search_oracle.beam(log_probs_of(text), size, MAX_TARGET, WIDTH, ALPHA)
         lengths = found["lengths"][b]
         np.testing.assert_allclose(found["scores"][b], [e[1] for e in expected], rtol=1e-5)
-        # Two sequences may be as good as one another to float32, so each is scored by itself.
+        # Two sequences may have equal scores in float32, so each score is checked separately.
         for ids, length, score in zip(
             found["token_ids"][b], lengths, found["scores"][b], strict=True
         ):
@@ -88,7 +88,7 @@ def test_the_rules_of_a_request_are_those_of_the_translator(serve, model, tokeni
     np.testing.assert_allclose(best["score"], asked["scores"][:, 0], rtol=1e-4)
     default = own.functions["beam_search"](tf.constant(TEXTS))
     np.testing.assert_allclose(default["scores"], asked["scores"], rtol=1e-4)
-    # None of them is idle among the others.
+    # Each rule changes the result beside the others.
     for name in RULES:
         others = {key: value for key, value in RULES.items() if key != name}
         found = serve("beam_search", TEXTS, **others)
@@ -121,7 +121,7 @@ def test_alignment_is_the_greatest_attention_of_align(serve, served, tokenizer):
     aligned = serve("align", TEXTS, best)
     compared = 0
     for b, ids in enumerate(tokenizer.encode_target(best).to_list()):
-        # A text may be tokenised otherwise than it was found; then nothing can be compared.
+        # A text may be tokenised differently than it was found; then it cannot be compared.
         n = found["lengths"][b, 0]
         if ids[:n] == found["token_ids"][b, 0, :n].tolist():
             expected = aligned["attention"][b, :n].argmax(axis=-1)

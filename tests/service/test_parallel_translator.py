@@ -1,4 +1,4 @@
-"""A translator that writes all tokens at once: alone or with others, here or saved."""
+"""A non-autoregressive translator gives the same result alone or in a batch, here or saved."""
 
 import functools
 
@@ -20,7 +20,7 @@ VARIANTS = {
     "eos": {"decoding": "eos", "tie_embeddings": "target", "upsampling": 2},
 }
 variants = pytest.mark.parametrize("variant", VARIANTS)
-# What takes long, of those that many use.
+# For slow tests: variants that many users have.
 two_variants = pytest.mark.parametrize(
     "variant", ["mask-predict", "ctc", pytest.param("eos", marks=pytest.mark.slow)]
 )
@@ -41,7 +41,7 @@ def make():
         rng = np.random.default_rng(5)
         for weight in model.trainable_variables:
             mean = 1.0 if weight.path.endswith("gamma") else 0.0
-            # Positions count for as much as all else, so that no two places are alike.
+            # Positions weigh as much as everything else, so that no two positions are alike.
             scale = 0.6 if weight.path.endswith("kernel") else 0.1
             weight.assign(rng.normal(mean, scale, size=weight.shape))
         return ParallelTranslator(model, tokenizer, **{**LIMITS, **options})
@@ -72,7 +72,7 @@ def test_no_answer_depends_on_batch_mates(make, variant):
 
 @variants
 def test_the_names_and_outputs_are_those_of_a_translator(make, variant, translator):
-    """`translator` is that of an encoder-decoder."""
+    """`translator` is an encoder-decoder."""
     own = make(variant)
     assert list(own.signatures) == ["serving_default", "translate_document"]
     for name in own.signatures:
@@ -119,7 +119,7 @@ def test_more_tokens_than_the_limit_are_cut(make):
 
 
 def test_of_several_lengths_the_likeliest_text_is_taken(make):
-    """As many rows by hand; more lengths never find a less likely one."""
+    """One row by hand for each length; more lengths never find a less likely text."""
     one, three = make("mask-predict", lengths=1), make("mask-predict", lengths=3)
     source = three.tokenizer.encode_source(tf.constant([TEXTS[0], TEXTS[2]])).to_tensor()
     inference = ParallelInference(*fuse(three.model, 13))
@@ -140,8 +140,8 @@ def test_of_several_lengths_the_likeliest_text_is_taken(make):
 
 @pytest.mark.slow
 def test_another_model_chooses_among_the_lengths(make, model, tokenizer, tmp_path):
-    """Its log-probability of each candidate, by the whole model, over the length penalty; here and
-    saved. `model` is an encoder-decoder of the same tokenizer."""
+    """The log-probability of each candidate by the whole model, with the length penalty; here
+    and saved. `model` is an encoder-decoder with the same tokenizer."""
     own = make("mask-predict", lengths=3)
     chooser = Translator(model, own.tokenizer, length_penalty=1.3, **LIMITS)
     translator = ParallelTranslator(own.model, own.tokenizer, **LIMITS, lengths=3, rerank=chooser)

@@ -1,4 +1,4 @@
-"""What a translator writes: it answers the same, and a stock server can run it."""
+"""A saved translator gives the same answers, and a stock server can run it."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_a_saved_signature_gives_the_same(saved, translator_served, meta_graph, 
     function = translator_served.functions[name]
     names = [spec.name for spec in function.input_signature]
     values = [tf.constant(x) for x in arguments(name, translator_served.tokenizer, TEXTS)]
-    # Python's loader leaves out the default values, which a server fills in.
+    # Python's loader omits the default values, which a server fills in.
     defaults = {
         key: tf.constant(tf.make_ndarray(value))
         for key, value in meta_graph.signature_def[name].defaults.items()

@@ -1,4 +1,4 @@
-"""The log-probability of a given translation, against NumPy."""
+"""The log-probability of a given translation, compared with NumPy."""
 
 import numpy as np
 import search_oracle
@@ -20,7 +20,7 @@ def test_score_of_a_translation_is_what_the_search_has_found(serve, tokenizer):
     found = serve("beam_search", TEXTS[:1], beam_width=64, max_length=3)
     translations = found["translations"][0]
     encoded = tokenizer.encode_target(tf.constant(translations)).numpy()
-    # A translation of a random model may be spelt in other pieces than it was found in.
+    # The text of a random model may be tokenised differently than it was found.
     same = [
         n
         for n, (ids, length) in enumerate(

@@ -1,4 +1,4 @@
-"""Translations that are drawn."""
+"""Sampled translations."""
 
 import numpy as np
 from served_table import TEXTS

@@ -1,4 +1,4 @@
-"""The table of served signatures: names, dtypes, shapes, and what each refuses."""
+"""The table of signatures: names, dtypes, shapes, and what each refuses."""
 
 import pytest
 import tensorflow as tf

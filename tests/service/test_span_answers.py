@@ -1,4 +1,4 @@
-"""A span reader's signatures: the best span by the model, and where in the given text it stands."""
+"""A span reader's signatures: the best span, and its position in the given text."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def ask(reader, texts=TEXTS, questions=None):
 
 
 def by_hand(reader, text):
-    """(probability, place of the first token, of the last) of the best span, by the Keras model."""
+    """(probability, first token, last token) of the best span, by the Keras model."""
     side = reader.tokenizer.source
     read = encode_question(side, *(whole_characters(side, one) for one in ([QUESTION], [text])), L)
     begin, end = tf.nn.log_softmax(reader.model(read.ids, training=False))[0].numpy()
@@ -97,7 +97,7 @@ def test_the_answer_is_those_characters_of_the_text(reader, odd):
             assert answer == text[first:last]
             assert default["answer"].numpy()[row].decode() == answer
             inside += any(one in answer for one in odd)
-    assert inside > len(odd) / 2  # what is odd was answered, not only passed by
+    assert inside > len(odd) / 2  # odd characters were in answers, not only beside them
 
 
 def test_bytes_that_are_no_utf8_count_as_the_characters_that_replace_them(reader):
@@ -109,7 +109,7 @@ def test_bytes_that_are_no_utf8_count_as_the_characters_that_replace_them(reader
 
 
 def test_every_span_gives_back_its_characters(reader):
-    """Each pair of places, through the offsets: no byte of a character is alone."""
+    """For each pair of positions, the offsets give whole characters."""
     side = reader.tokenizer.source
     for text in filter(None, TEXTS):
         [given] = whole_characters(side, [text]).numpy()

@@ -1,7 +1,8 @@
-"""A run directory of format 1, written once, loads and translates the same for ever.
+"""A run directory of format 1, written once, must load and translate the same in all later
+versions.
 
-`tests/data/README.md` says how it was made. If this fails, the reader has to be mended, not the
-stored run: there are others of its format.
+`tests/data/README.md` says how it was made. If this test fails, repair the reader and not the
+stored run, because other runs have its format.
 """
 
 import json
@@ -35,7 +36,7 @@ def texts():
 
 
 def assert_answers(found, which):
-    """Pairs of (bytes, score) are the stored ones."""
+    """Checks pairs of (bytes, score) against the stored ones."""
     for (translation, score), row in zip(found, TRANSLATIONS, strict=True):
         assert translation.decode() == row[which][0], row
         assert score == pytest.approx(row[which][1], abs=TOLERANCE, rel=0), row

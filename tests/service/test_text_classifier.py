@@ -1,4 +1,4 @@
-"""A classifier's signatures: the model's own numbers, whoever stands beside, saved and loaded."""
+"""A classifier's signatures return the model's numbers, for any batch, saved and loaded."""
 
 import numpy as np
 import pytest

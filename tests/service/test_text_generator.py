@@ -1,4 +1,4 @@
-"""A language model's signatures: what is written, what it is worth, and who decides."""
+"""A language model's signatures: texts, scores, and the reason why a text ended."""
 
 import functools
 
@@ -34,7 +34,7 @@ def model(tokenizer):
     for weight in model.trainable_variables:
         mean = 1.0 if weight.path.endswith("gamma") else 0.0
         weight.assign(rng.normal(mean, 0.4, size=weight.shape))
-    # Bytes are unlikely, so that what is written can be read.
+    # Bytes are unlikely, so that the texts can be read.
     table = model.embedding.embeddings.numpy()
     table[4:260] *= 0.01
     model.embedding.embeddings.assign(table)
@@ -55,15 +55,15 @@ def ask(generator, name, texts=TEXTS, **options):
 
 
 def prompt_of(tokenizer, text):
-    """bos and the text's ids, as `tfformer.generate` takes them."""
+    """bos and the ids of a text, as `tfformer.generate` takes them."""
     return [BOS, *tokenizer.encode_source([text])[0].numpy().tolist()[:-1]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"seed": 3}, {"top_k": 1}, {"top_k": 1, "no_repeat_ngram": 1}])
 def test_what_is_written_is_what_generate_finds(generator, model, tokenizer, options):
-    """By ids, through the uncached model where the draw is the likeliest; its text behind the
-    prompt's own."""
+    """The ids of the uncached model if the most likely token is drawn; the text follows the
+    prompt's."""
     found = ask(generator, "generate", **options)
     prompts = [prompt_of(tokenizer, text) for text in TEXTS]
     ids = tfformer.generate(
@@ -95,7 +95,7 @@ def test_the_likeliest_token_by_token_is_greedy_search_without_a_cache(generator
 
 @pytest.mark.parametrize("length", [1, 2, 13])
 def test_a_text_is_finished_if_and_only_if_the_model_chose_eos(generator, model, tokenizer, length):
-    """A draw by the seed, token by token, from the model without a cache."""
+    """The tokens are drawn by the seed, from the model without a cache."""
     found = ask(generator, "generate", seed=3, max_length=length)
     drawn = tfformer.generate(
         functools.partial(model, training=False),
@@ -150,13 +150,13 @@ def test_writing_ends_at_the_stop_string(generator):
 
 
 def log_probs(model, ids):
-    """log P of each token of bos + ids by the model as it is."""
+    """log P of each token of bos + ids, by the Keras model."""
     found = tf.nn.log_softmax(model(np.array([[BOS, *ids[:-1]]]), training=False))
     return found.numpy()[0][np.arange(len(ids)), ids]
 
 
 def test_a_score_is_the_model_own_log_probability(generator, model, tokenizer):
-    """Of short texts; `truncated` says nothing of them."""
+    """Short texts; `truncated` is false."""
     texts = ["a house", "the lake", ""]
     found = ask(generator, "score", texts)
     for row, text in enumerate(texts):
@@ -168,11 +168,11 @@ def test_a_score_is_the_model_own_log_probability(generator, model, tokenizer):
 
 @pytest.mark.parametrize("stride", [None, pytest.param(1, marks=pytest.mark.slow), 7, 23])
 def test_a_long_text_is_scored_by_windows(generator, model, tokenizer, stride):
-    """By hand: each window alone, and of it what no window before has scored."""
+    """By hand: each window alone; each token is counted in the first window that has it."""
     text = " ".join(tiny.sentences(19, seed=3))
     [ids] = tokenizer.encode_source([text]).to_list()
     found, real, cut = scored(generator.writing, tf.constant([text, "a house"]), stride)
-    window, step = 23, stride or 11  # of prompt and continuation together
+    window, step = 23, stride or 11  # tokens of prompt and continuation together
     assert len(ids) > 3 * window and real[0].numpy().all() and not cut.numpy().any()
     inputs = [BOS, *ids[:-1]]
     expected = []
@@ -253,7 +253,7 @@ def test_an_option_of_a_request_that_breaks_its_rule_is_named(generator):
 
 
 def test_an_export_with_a_repetition_penalty_is_compared_too(model, tokenizer):
-    """The penalty changes the scores, so the texts that are compared are searched without it."""
+    """The penalty changes the scores, so the compared texts are searched without it."""
     generator = TextGenerator(model, tokenizer, repetition_penalty=1.2, **LIMITS)
     requests = sample_requests(generator)
     report = Report("")

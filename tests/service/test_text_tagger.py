@@ -1,4 +1,4 @@
-"""A tagger's signatures: a label for each word, at its first piece; words behind the limit."""
+"""A tagger's signatures: a label for each word, at its first piece, and words after the limit."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def ask(tagger, texts=TEXTS):
 
 
 def by_hand(tagger, text):
-    """The words of a text, its ids, and the place of each word's first piece."""
+    """The words of a text, its ids, and the position of each word's first piece."""
     words, ids, places = [*filter(None, text.replace("\t", " ").split(" "))], [], []
     for word in words:
         places.append(len(ids))

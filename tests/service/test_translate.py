@@ -1,4 +1,4 @@
-"""Texts in, translations out: in any order, blank, damaged or too long."""
+"""Texts of any order, blank, damaged or too long are translated."""
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def test_a_text_is_truncated_exactly_when_it_has_too_many_tokens(serve, tokenize
     ],
 )
 def test_every_signature_says_which_rows_it_has_cut(serve, tokenizer, name, inputs, limits):
-    """A row in which all is short, and for each input one in which it alone is too long."""
+    """A row with short inputs only, and for each input a row in which only this one is too long."""
     rows = [["Haus"] * len(inputs)]
     for n, limit in enumerate(limits):
         long = " ".join(["Haus"] * (limit + 1))
@@ -92,7 +92,7 @@ def test_every_signature_says_which_rows_it_has_cut(serve, tokenizer, name, inpu
 
 
 def test_a_text_of_too_many_characters_is_cut_before_it_is_tokenised(serve):
-    # Spaces cost no token, but one has to read them.
+    # Spaces cost no token, but they have to be read.
     texts = ["Haus" + " " * 16 * MAX_SOURCE + "See", "Haus", "ä" * 16 * MAX_SOURCE * 3]
     found = serve("serving_default", texts)
     assert found["truncated"].tolist() == [True, False, True]
@@ -100,6 +100,6 @@ def test_a_text_of_too_many_characters_is_cut_before_it_is_tokenised(serve):
 
 
 def test_characters_are_not_bytes(serve):
-    # As many characters as may be, of four bytes each, most of them spaces in the end.
+    # The maximum number of characters, of four bytes each, most of them spaces.
     text = "🦀" + "\u3000" * (16 * MAX_SOURCE - 1)
     assert serve("serving_default", [text])["truncated"].tolist() == [False]

@@ -1,4 +1,4 @@
-"""What a translator is made of: wrong arguments are named."""
+"""The arguments of a translator: errors name the wrong one."""
 
 import pytest
 from words import make_model

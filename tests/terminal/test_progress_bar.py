@@ -1,4 +1,4 @@
-"""The bar: what stands on a terminal, and that a log gets nothing of it."""
+"""The progress bar is shown on a terminal and is not written to a log."""
 
 import re
 
@@ -40,7 +40,7 @@ def test_a_total_that_is_known_when_the_work_has_begun():
 
 
 def test_a_log_gets_lines_alone(monkeypatch, capsys):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # of those who want colours in their logs
+    monkeypatch.setenv("FORCE_COLOR", "1")  # for users who want colours in logs
     with Bar("exporting", unit="steps") as bar:
         bar.step("writing ...")
         bar.step("warning: a file was there")

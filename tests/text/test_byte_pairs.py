@@ -1,4 +1,4 @@
-"""Byte-level BPE in a graph gives the ids that KerasHub's tokenizer gives, and the texts."""
+"""Byte-level BPE in a graph gives the ids and texts of KerasHub's tokenizer."""
 
 import json
 import random
@@ -56,7 +56,7 @@ def test_the_first_merge_is_joined_first_and_the_left_pair_of_two():
     assert pieces("abc") == ["a", "bc"]  # not ab, c
     assert pieces("abab") == ["ab", "ab"]
     assert pieces("aaa") == ["aa", "a"]
-    assert pieces("axbc") == ["a", "bc"]  # x is no piece: it is left out
+    assert pieces("axbc") == ["a", "bc"]  # x is no piece, so it is left out
     assert pieces("") == pieces("xyz") == []
 
 
@@ -106,7 +106,8 @@ def test_it_is_served_from_what_is_tracked(side, tmp_path):
 
 
 def words_of(text):
-    """The words of GPT-2's expression, by a scanner in Python, one alternative after the other."""
+    """The words of GPT-2's regular expression, by a scanner in Python, one alternative after the
+    other."""
     found, at = [], 0
     while at < len(text):
         end = _word_end(text, at)
@@ -154,7 +155,7 @@ def test_words_are_those_of_the_expression_with_its_look_ahead():
     assert again.is_same(prefixed) and again.prefix_space and again.words
 
 
-# The expressions of other models, as their tokenizer.json has them.
+# The regular expressions of other models, as in their tokenizer.json.
 QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
     r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -187,7 +188,7 @@ def test_words_of_each_kind_are_those_of_tokenizers(kind):
 
 @pytest.fixture(scope="module")
 def chat():
-    """A side with tokens of a chat model. One of them is shown in texts."""
+    """A side with the tokens of a chat model. One of them is shown in texts."""
     names = ["<|end|>", "<|turn|>", "<tool>", "\u00e9t", "th", "the", "Ġ", "Ġthe"]
     vocabulary = {**BYTES, **{name: 256 + n for n, name in enumerate(names)}}
     return BytePairs(
@@ -207,7 +208,7 @@ def chat():
     ],
 )
 def test_whole_pieces_are_cut_out_before_the_words(text, pieces, chat):
-    """Then words that are pieces stay whole, though no merges make them."""
+    """Then a word that is a piece stays whole, even if no merges make it."""
     [ids] = chat.encode(tf.constant([text])).to_list()
     assert [chat.pieces[n] for n in ids] == [*pieces, "<|end|>"]  # at the end, as eos
     assert ids[-1] == 3 and chat.pieces[3] == "<|end|>"

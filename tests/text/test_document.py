@@ -1,4 +1,4 @@
-"""Long text: cut into sentences and windows, and joined again, against plain Python."""
+"""Long texts are cut into sentences and windows and joined again, compared with plain Python."""
 
 import random
 
@@ -44,7 +44,7 @@ def sentences(*texts):
         ),
         ("In 1999! Then. z. B. this, e.g. That", ["In 1999!", "Then. z. B. this, e.g. That"]),
         ("no capital. follows here", ["no capital. follows here"]),
-        # No number begins a sentence after an abbreviation, whatever its case.
+        # A number after an abbreviation never begins a sentence, whatever its case.
         ("On 3 Feb. 2018. Den 12 jan. 1967", ["On 3 Feb. 2018. Den 12 jan. 1967"]),
         ("4 окт. 2021 г. и 4 ОКТ. 2021", ["4 окт. 2021 г. и 4 ОКТ. 2021"]),
         ("Nach Abs. 2, s. (Fig. 3) und FIG. 4", ["Nach Abs. 2, s. (Fig. 3) und FIG. 4"]),
@@ -68,7 +68,7 @@ def test_where_a_sentence_ends(text, expected):
 
 
 def test_a_date_is_one_sentence_as_it_is_written_in_any_language():
-    """(A new line aside, of which there is none.)"""
+    """(Except at a new line, of which there is none.)"""
     written = sorted({pair.source for pair in dates.pairs("test", 1000)})
     found, _ = sentences(*written)
     assert found == [[date] for date in written]
@@ -133,7 +133,7 @@ def test_windows_of_a_text_that_repeats_itself_are_joined_to_the_text(period, si
 
 
 def test_translations_that_differ_at_their_edges_are_joined_where_they_agree():
-    # The end of a window is translated without what follows, and its beginning without what was.
+    # A window's end is translated without what follows, and its beginning without what came before.
     first, second = [11, 12, 13, 14, 15, 16, 17, 91], [92, 15, 16, 17, 18, 19, 20, 21]
     ids = tf.ragged.constant([first, second, [5, 6]], tf.int32)
     joined = join_windows(ids, tf.constant([0, 0, 1]), lengths_of(ids), 4).to_list()
@@ -224,7 +224,8 @@ def test_a_document_over_the_limit_is_cut_and_flagged(translator):
 
 @pytest.mark.parametrize("tokens, pieces", [(1, 99), (7, 99), (23, 3), (999, 2), (999, 999)])
 def test_documents_are_cut_by_tokens_and_by_pieces(tokens, pieces):
-    """Against a plain loop. Three documents, of several sentences, of one and of an empty one."""
+    """Compared with a plain loop: three documents, of several sentences, of one, and of an empty
+    one."""
     length, overlap = 5, 1
     documents = [[[7] * n for n in (3, 11, 0, 6, 2)], [[9] * 29], [[]]]
     flat = tf.ragged.constant(sum(documents, []), tf.int32, ragged_rank=1)
@@ -280,7 +281,7 @@ def test_bytes_that_are_no_text_are_replaced(translator):
     assert text.decode() == " ".join(filter(None, alone)) != ""
 
 
-# What a request may ask for.
+# The limits of a request.
 
 
 @pytest.mark.slow

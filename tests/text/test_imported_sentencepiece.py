@@ -1,4 +1,4 @@
-"""SentencePiece models of KerasHub have their own ids, 4 further on, and say the same texts."""
+"""KerasHub's SentencePiece models keep their own ids, 4 higher, and give the same texts."""
 
 import hub
 import pytest
@@ -40,11 +40,11 @@ def test_ids_and_texts_are_those_of_keras_hub(name):
     assert len(known) > 17
     said = tokenizer.decode(tokenizer.encode_source(tf.constant(known))).numpy().tolist()
     pieces = [[n for n in theirs(text) if n not in (special.pad, special.eos)] for text in known]
-    # (Of a text of blanks the library in tensorflow-text keeps none, the newer one keeps one.)
+    # (tensorflow-text's library drops a text of spaces; the newer one keeps one space.)
     assert [text.decode().strip() for text in said] == [
         text.strip() for text in theirs.detokenize(pieces)
     ]
-    # What is no piece of theirs is written as nothing.
+    # An id without a piece of theirs is written as nothing.
     holes = [4 + n for n in {special.pad, special.eos, special.unk, size, size + 4}]
     assert tokenizer.decode(tf.constant([holes])).numpy().tolist() == [b""]
 

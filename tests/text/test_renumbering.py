@@ -1,4 +1,4 @@
-"""A SentencePiece model with other ids: the same texts, the same pieces."""
+"""A SentencePiece model with other ids gives the same texts and pieces."""
 
 import io
 
@@ -60,7 +60,7 @@ def test_what_a_model_does_not_know_is_looked_up_by_its_spelling(content):
         found = [side.pieces[n] for n in ids[:-1]]
         known = set(side.pieces)
         assert found == [p if p in known else "<unk>" for p in pieces_of(content, [text])[0]]
-    # A run that no piece is called after is one unknown piece to the model.
+    # Characters without a piece become one unknown piece.
     [ids] = side.encode(tf.constant(["JU"])).to_list()
     assert [side.pieces[n] for n in ids[-3:-1]] == ["J", "U"]
     assert pieces_of(content, ["JU"])[0][-1] == "JU"
@@ -116,7 +116,7 @@ def test_bpe_keeps_its_merges_beside_new_pieces():
 
 
 def test_bytes_are_kept_together():
-    """All of them or none: without, what no piece has is the unknown piece."""
+    """All bytes or none: without them, missing characters are the unknown piece."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS), model_writer=model, vocab_size=300, minloglevel=2,

@@ -1,5 +1,5 @@
-"""The tables with which other programs split texts; that they suffice, tests/export/test_page.py
-shows."""
+"""The tables with which other programs split texts; tests/export/test_page.py shows that they
+suffice."""
 
 import pytest
 import tiny

@@ -1,4 +1,4 @@
-"""Text -> ids -> text: nothing is lost, nothing breaks it, and SentencePiece itself agrees."""
+"""Text -> ids -> text: nothing is lost, nothing breaks it, and SentencePiece agrees."""
 
 import io
 import random
@@ -102,7 +102,7 @@ def test_a_text_that_shows_nothing_is_eos_alone(unigram, text):
     assert rows(unigram.encode_source(tf.constant([text]))) == [[3]]
 
 
-# ---------------------------------------------------------------- there and back
+# ---------------------------------------------------------------- round trips
 
 
 @kinds
@@ -121,7 +121,7 @@ def test_decode_leaves_out_special_ids_wherever_they_are(unigram):
 
 def test_any_ids_decode_to_valid_utf_8(unigram):
     ids = np.random.default_rng(6).integers(0, unigram.target_vocabulary_size, size=(200, 17))
-    # Bytes alone, which hardly ever make a character.
+    # Bytes alone, which rarely form a character.
     ids[100:] = np.random.default_rng(7).integers(4, 260, size=(100, 17))
     for text in unigram.decode(tf.constant(ids, tf.int32)).numpy():
         text.decode("utf-8")
@@ -156,7 +156,7 @@ def test_pieces_joined_are_the_text(unigram):
 )
 def test_clean_text_is_valid_and_without_control_characters(raw, cleaned):
     (found,) = clean(tf.constant([raw])).numpy()
-    # How many U+FFFD stand for a run of invalid bytes is nobody's business.
+    # The number of U+FFFD for a run of invalid bytes may differ.
     assert found.decode().replace("\ufffd\ufffd", "\ufffd").replace("\ufffd\ufffd", "\ufffd") == (
         cleaned.replace("\ufffd\ufffd", "\ufffd")
     )
@@ -302,7 +302,7 @@ def test_what_cannot_be_learned_is_named(texts, options, message):
 
 
 def save(tokenizer, directory):
-    """A SavedModel that gives the ids of both sides."""
+    """A SavedModel that returns the ids of both sides."""
     root = tf.Module()
     root.tokenizer = tokenizer
 

@@ -1,4 +1,4 @@
-"""A tokenizer of a SentencePiece model and a table of pieces: files, graphs, a served model."""
+"""A tokenizer with a SentencePiece model and a word table: files, graphs, a served model."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A side of text is a SentencePiece model or a table of pieces: one set of rules for both."""
+"""A SentencePiece model and a word table follow the same rules as a side of text."""
 
 import collections
 import random
@@ -18,7 +18,7 @@ from tfformer.text.vocabularies import (
     clean,
 )
 
-# A blank is a space alone: the others here are parts of a word.
+# Only a space is a blank: the others here are parts of a word.
 LABELS = [
     "noun",
     "verb",
@@ -62,7 +62,7 @@ class ModelOracle:
 
 
 class TableOracle:
-    """A table of pieces in plain Python."""
+    """A word table in plain Python."""
 
     byte_ids = []
 
@@ -125,7 +125,7 @@ def test_ids_are_the_oracle_s(side, oracle):
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_of_equal_scores_every_version_of_sentencepiece_chooses_the_same(kind):
-    """That of the server and the one installed here: "00" and "0", say, or "0" and "00"."""
+    """The server's version and the installed one: "00" and "0", for example, or "0" and "00"."""
     side = learn_model([[f"{'0' * (n % 9)}1{'!' * (n % 7)} f{'f' * (n % 5)}e" for n in range(400)]],
                        300, kind)  # fmt: skip
     texts = [f"{b}{c * n}" for b in ("", "e", "1", "!e") for c in "0!f" for n in range(1, 120)]
@@ -192,7 +192,7 @@ def test_graph_and_pipeline_are_eager(side):
 def test_only_a_model_draws_segmentations(model, table):
     assert table.sampler(0.3) is None
     usual = model.encode(tf.constant(["größer"])).to_list()
-    # So even a draw that 199 usual ones in a row do not happen.
+    # So large a sample differs from the usual segmentation at least once.
     drawn = model.sampler(0.01)([b"gr\xc3\xb6\xc3\x9fer"] * 199, 99, 3)
     assert any(ids != usual[0] for ids in drawn)
 
@@ -272,7 +272,7 @@ def test_texts_without_words_are_refused():
 def test_an_extended_table_keeps_its_ids(table):
     longer = extend(table, [["new noun new", "other"], ["more new other"]], 2)
     assert longer.pieces == [*table.pieces, "new", "other"]
-    # What the table did not know was unk to it.
+    # Words that the table lacked were unk.
     assert made_of(longer, table) == [[1], [1]]
     assert extend(table, [["new"]], 0).is_same(table)
     assert table.ids_of("verb") == [5] and table.ids_of("<s>") == [1]

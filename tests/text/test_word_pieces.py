@@ -49,7 +49,8 @@ def test_a_long_word_is_unknown(side):
 
 @pytest.mark.slow
 def test_offsets_are_those_of_the_pieces(side):
-    """Two routes: whole texts, and character by character. What a piece covers encodes to it."""
+    """Two routes: whole texts, and character by character. The characters of a piece encode to
+    it."""
     lines = hard_lines(300)
     ids, starts, ends = side.encode_with_offsets(tf.constant(lines))
     assert ids.to_list() == [row[:-1] for row in side.encode(tf.constant(lines)).to_list()]

@@ -240,7 +240,8 @@ PACKED = gzip.compress(GOOD, mtime=0)
     ],
 )
 def test_a_body_of_gzip(asked, monkeypatch, body, status, match):
-    """The stock server unpacks it. The last body is a bomb: 65 kB that unpack to 64 MiB and a byte."""
+    """The stock server unpacks it. The last body is a bomb: 65 kB that unpack to 64 MiB and a
+    byte."""
     monkeypatch.setattr(connection, "LINGER", 0.1)
     head = b"Content-Encoding: GZip\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
     start = time.monotonic()
