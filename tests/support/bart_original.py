@@ -1,11 +1,11 @@
-"""BART and Pegasus of Hugging Face: small folders with what the original says of them.
+"""BART and Pegasus of Hugging Face: small folders with the original's results.
 
     PYTHON tests/support/bart_original.py write tests/data/bart
     PYTHON tests/support/bart_original.py answer FOLDER < lines.txt > answers.json
 
-PYTHON is one with `torch`, `transformers`, `sentencepiece` and `safetensors`; nothing of this
-project is imported. The small models have learned sentences that are made here, a little: so their
-translations end, and differ.
+PYTHON has `torch`, `transformers`, `sentencepiece` and `safetensors`; it imports nothing of this
+project. The small models are trained briefly on artificial sentences, so that their translations
+end and differ.
 """
 
 import shutil

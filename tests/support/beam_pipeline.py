@@ -1,4 +1,5 @@
-"""What test_translate_files.py runs where Apache Beam is: a pipeline against the translator."""
+"""For test_translate_files.py, if Apache Beam is installed: compares a pipeline with the
+translator."""
 
 import tempfile
 from pathlib import Path

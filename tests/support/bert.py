@@ -1,4 +1,5 @@
-"""The small originals of BERT and its relatives in tests/data/bert, and what they say."""
+"""The small original models of BERT and its relatives in tests/data/bert, with their stored
+results."""
 
 import json
 
@@ -20,13 +21,13 @@ def names():
 
 
 def outputs(name):
-    """{name: array} of what the original computed."""
+    """{name: array} that the original computed."""
     with np.load(folder(name) / "outputs.npz") as file:
         return {key: file[key] for key in file.files}
 
 
 def piece_names(path):
-    """{the original's id: its piece} of a folder, by its own files."""
+    """{the original's id: its piece} of a folder, from its own files."""
     path = path if hasattr(path, "exists") else folder(path)
     if (path / "tokenizer.json").exists():
         table = json.loads((path / "tokenizer.json").read_text())["model"]["vocab"]
@@ -48,5 +49,5 @@ def piece_names(path):
 
 
 def our_names(side):
-    """The names of our ids, a list."""
+    """A list of the names of our ids."""
     return [*SPECIAL, *side.pieces[4:]]

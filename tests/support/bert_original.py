@@ -1,10 +1,10 @@
-"""BERT and its relatives of Hugging Face: small folders with what the original says of them.
+"""BERT and its relatives of Hugging Face: small folders with the original's results.
 
     PYTHON tests/support/bert_original.py write tests/data/bert
     PYTHON tests/support/bert_original.py ids FOLDER COUNT > ids.json
 
-PYTHON is one with `torch`, `transformers`, `tokenizers`, `sentencepiece` and `safetensors`; nothing
-of this project is imported. The weights are random, and large enough that answers differ.
+PYTHON has `torch`, `transformers`, `tokenizers`, `sentencepiece` and `safetensors`; it imports
+nothing of this project. The weights are random, and large enough to give different results.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # or transformers asks the hub about each folder
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else transformers asks the hub about each folder
 
 import numpy as np
 import sentencepiece
@@ -140,7 +140,7 @@ def write(folder, seed, name, tokenizer, options):
 
 
 def centre(model, tokenizer):
-    """Lets each label be as probable as another, in the mean over all lines."""
+    """Makes each label equally probable on average over all lines."""
     head = getattr(model, "classifier", None)
     if head is None:
         return
@@ -177,7 +177,7 @@ def texts():
 
 
 def word_pieces(folder, **options):
-    """Learned WordPiece; written as vocab.txt if nothing else is said."""
+    """A learned WordPiece vocabulary; by default it is written as vocab.txt."""
     lower, accents = options.get("do_lower_case", True), options.get("strip_accents")
     made = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=accents)
@@ -199,7 +199,7 @@ def word_pieces(folder, **options):
 
 
 def byte_pairs(folder, **options):
-    """Learned byte-level BPE; written as vocab.json and merges.txt if nothing else is said."""
+    """A learned byte-level BPE; by default it is written as vocab.json and merges.txt."""
     made = tokenizers.ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     made.train_from_iterator(texts(), vocab_size=PIECES - 2, special_tokens=special)
@@ -217,7 +217,7 @@ def sentence_pieces(folder, json=False):
     """Learned Unigram pieces, by SentencePiece or in tokenizer.json."""
     path = folder / "sentencepiece.bpe"
     sentencepiece.SentencePieceTrainer.train(
-        # Pieces such as "xxx" would give ties, which each program breaks in its own way.
+        # Pieces such as "xxx" would give ties, which each program resolves differently.
         sentence_iterator=(text for text in texts() if not re.search(r"(.+)\1{4}", text)),
         model_prefix=str(path), vocab_size=PIECES - 3, hard_vocab_limit=False,
         character_coverage=0.99, num_threads=1, minloglevel=2,
@@ -231,11 +231,11 @@ def sentence_pieces(folder, json=False):
     return tokenizer
 
 
-# What the original says.
+# The results of the original.
 
 
 def answers(name, model, tokenizer, folder):
-    """Facts as JSON, and arrays."""
+    """Results as JSON, and arrays."""
     lines = [line for line in hard_lines(3 * LINES) if line.strip()][:LINES]
     if name.endswith("ForQuestionAnswering"):
         return spans(model, tokenizer)

@@ -1,4 +1,4 @@
-"""The fenced blocks of the pages, and the commands that stand in them and in the prose."""
+"""The fenced blocks of the pages, and the commands in them and in the prose."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ PAGES = [
     ),
 ]
 SHELL = ("", "bash", "sh")
-# (page, how the block begins) of those without a language that are no shell: {..: what it is}
+# (page, beginning) of the blocks without a language that are not shell: {...: what it is}
 FIGURES = {
     ("README.md", "two text files"): "a drawing",
     ("README.md", "tfformer/"): "the tree of folders, which tests/test_docs.py reads",
@@ -28,13 +28,13 @@ FIGURES = {
     "tests/export/test_contract.py reads",
 }
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What ends a command, and what begins one without being of it.
+# Characters that end a command or stand before one.
 PUNCTUATION = "();<>|&\n"
 KEYWORDS = ("do", "then", "else")
 
 
 class Block(NamedTuple):
-    """A fenced block: its page, its number there from 1 on, its language or "", its text."""
+    """A fenced block: its page, its number there from 1, its language or "", its text."""
 
     page: str
     number: int
@@ -43,17 +43,17 @@ class Block(NamedTuple):
 
     @property
     def name(self):
-        """What a test calls it."""
+        """Its name in a test."""
         return f"{self.page}-{self.number}"
 
 
 class Command(NamedTuple):
     """One command of a line of shell.
 
-    words: without variables in front of it, quotes, redirections.
-    environment: the variables in front of it.
+    words: without variables before it, quotes, redirections.
+    environment: the variables before it.
     fed: the words of the command whose output it reads, or ().
-    reads, writes: the files that standard input and output are, or "".
+    reads, writes: the files of standard input and output, or "".
     """
 
     words: tuple
@@ -64,7 +64,7 @@ class Command(NamedTuple):
 
     @property
     def module(self):
-        """The module of `python -m` or of a command of tfformer, or "" for any other command."""
+        """The module of `python -m` or of a tfformer command; "" for any other command."""
         if self.words[0] == "tfformer" and len(self.words) > 1:
             return MODULES.get(self.words[1], "")
         return self.words[2] if self.words[:2] == ("python", "-m") else ""
@@ -91,7 +91,7 @@ def page_blocks(page):
 
 
 def all_blocks(*languages):
-    """The blocks of all pages that are in one of some languages."""
+    """The blocks of all pages in one of some languages."""
     found = [block for page in PAGES for block in page_blocks(page)]
     return [block for block in found if block.language in languages]
 
@@ -139,7 +139,7 @@ def commands_of(text):
 
 
 def _command(words, fed, files):
-    """The `Command` of the words between two marks; None if they are none."""
+    """The `Command` of the words between two separators; None if there are none."""
     while words and words[0] in KEYWORDS:
         words = words[1:]
     environment = {}
@@ -152,14 +152,14 @@ def _command(words, fed, files):
 
 
 def is_figure(block):
-    """Whether a block without a language is none of shell, but one of `FIGURES`."""
+    """Whether a block without a language is not shell, but one of `FIGURES`."""
     return block.language == "" and any(
         block.page == page and block.text.strip().startswith(words) for page, words in FIGURES
     )
 
 
 def is_shell(block):
-    """Whether a block is of shell: one without a language is, but for the figures."""
+    """Whether a block is shell: it has no language and is no figure."""
     return block.language in SHELL and not is_figure(block)
 
 
@@ -169,5 +169,6 @@ def page_commands(page):
 
 
 def paragraphs(text):
-    """The parts of a program: one begins behind an empty line, where the next is a comment."""
+    """The parts of a program: a new one begins after an empty line that is followed by a
+    comment."""
     return re.split(r"\n\n(?=# )", text)

@@ -1,4 +1,4 @@
-"""What the programs of the pages assume: the names that the prose has, as small stand-ins."""
+"""The names that the programs of the pages take from the prose, as small substitutes."""
 
 import tensorflow as tf
 import tiny
@@ -12,7 +12,7 @@ GPT2 = 50257
 
 
 def texts_for_fit(folder):
-    """What a `fit` of one's own begins with: two lists of texts, and ids of them."""
+    """What a `fit` of the user's own begins with: two lists of texts, and ids of them."""
     inputs = {"source_ids": tf.constant(SOURCE_IDS), "target_ids": tf.constant(TARGET_IDS)}
     labels = tf.constant([[7, 6, EOS], [8, EOS, 0]])
     return {
@@ -32,19 +32,19 @@ def a_copying_translator(folder):
 
 
 def a_transformer(folder):
-    """A model of two sides, and ids of its sources."""
+    """A model with two sides, and ids of its sources."""
     model = tfformer.load_translator(folder / "runs" / "mine").model
     return {"model": model, "source_ids": tf.constant(SOURCE_IDS)}
 
 
 def a_function(folder, size=23, rows=23):
-    """A model of one side: a function from ids to logits."""
+    """A model with one side: a function from ids to logits."""
     table = tf.random.stateless_normal([rows, size], [3, 5])
     return {"model": lambda ids: tf.gather(table, ids % rows)}
 
 
 def a_model_of_two_inputs(folder):
-    """A model of somebody's: a function from ids of both sides to logits."""
+    """A user's own model: a function from ids of both sides to logits."""
     table = tf.random.stateless_normal([23, 23], [3, 5])
     return {"model": lambda inputs: tf.gather(table, inputs["target_ids"] % 23)}
 
@@ -55,7 +55,7 @@ def a_vocabulary_of_others(folder):
 
 
 def a_step(folder):
-    """What stands behind the three dots of a step function, of one text."""
+    """The code behind the three dots of a step function, for one text."""
     return {
         "batch_size": 1,
         "memory": tf.zeros([1, 3, 5]),
@@ -65,7 +65,7 @@ def a_step(folder):
 
 
 def a_layer_of_kerashub(folder):
-    """A layer of KerasHub that is built."""
+    """A built layer of KerasHub."""
     from keras_nlp.layers import TransformerEncoder
 
     theirs = TransformerEncoder(intermediate_dim=19, num_heads=2)
@@ -74,20 +74,20 @@ def a_layer_of_kerashub(folder):
 
 
 def an_export(folder):
-    """What `export.saved_model` would write, as far as files are translated by it."""
+    """The part of an export that translating files needs."""
     translator = tiny.make_translator(max_source_length=37, max_target_length=13)
     translator.save(str(folder / "exported/mine/1"), ["serving_default", "translate_document"])
 
 
 def presets_of_kerashub(folder):
-    """Two tiny presets, in place of what KerasHub would download."""
+    """Two tiny presets instead of those that KerasHub would download."""
     import hub
 
     hub.t5().save_to_preset(str(folder / "presets/mine"))
     hub.CAUSAL["gemma"]().save_to_preset(str(folder / "presets/gemma"))
 
 
-# {(page, how a part of a program begins): what gives the names from there on}
+# {(page, beginning of a part of a program): the function that gives the names from there on}
 NAMES = {
     ("docs/guide/copy.md", "mixture = "): a_copying_translator,
     ("docs/guide/fit_your_own.md", "import keras"): texts_for_fit,
@@ -98,7 +98,7 @@ NAMES = {
     ("docs/guide/generate.md", "from tfformer import SpecialIds"): a_vocabulary_of_others,
     ("docs/guide/generate.md", "from tfformer import State"): a_step,
 }
-# {page: what makes the files that it has from elsewhere}
+# {page: the function that makes the files that the page expects}
 PREPARED = {
     "docs/guide/bulk.md": an_export,
     "docs/guide/from_keras_hub.md": presets_of_kerashub,
@@ -107,7 +107,7 @@ PREPARED = {
 
 
 def names_of(page, part, folder):
-    """The names that a page assumes for a part of a program; {} if none."""
+    """The names that a page assumes for a part of a program; {} if there are none."""
     found = {}
     for (place, beginning), make in NAMES.items():
         if place == page and part.startswith(beginning):
@@ -116,7 +116,7 @@ def names_of(page, part, folder):
 
 
 def prepare(page, folder):
-    """Writes what a page has from elsewhere into the world, unless it is there."""
+    """Writes the files that a page expects into the folder, unless they exist."""
     make = PREPARED.get(page)
     if make and not (folder / f"{make.__name__}.made").exists():
         make(folder)

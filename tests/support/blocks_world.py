@@ -1,4 +1,4 @@
-"""The small world that the blocks of the pages run in: the files and the runs that they name."""
+"""A small set of files and runs with the names in the pages, for their blocks."""
 
 import shutil
 
@@ -19,7 +19,7 @@ from training.importers.imported import write
 LINES = 41
 LABELS = ("news", "sport")
 LIMITS = {"max_source_length": 37, "max_target_length": 13}
-# {a file: the seed of its lines}; two files of one corpus have as many lines.
+# {a file: the seed of its lines}; two files of one corpus have the same number of lines.
 TEXTS = {
     f"{split}.{side}": seed
     for seed, (split, side) in enumerate(
@@ -30,7 +30,7 @@ TEXTS = {
 } | {"stories.txt": 101, "all.txt": 102, "shards/1.txt": 103, "shards/2.txt": 104}
 TEXTS |= {"distilled.de": 105, "turned.de": 106}
 TEXTS |= {"data/diverse/source.txt": 107, "data/diverse/target.txt": 108}
-# The runs of a translator that pages name, and that of one which copies.
+# The translators' runs that pages name, and a run that copies.
 TRANSLATORS = ("mine", "dates", "a", "b", "old", "pt-en", "reverse", "teacher")
 TRANSLATORS += ("forward", "backward", "turned", "one", "two")
 COPYING = "names"
@@ -43,13 +43,13 @@ OTHERS = {
     "student": ("non-autoregressive", {}),
     "recurrent": ("recurrent", {}),
 }
-READING = ("reads", "topics", "tags")  # they write nothing, so they have no longest target
-# {a file: (page, the language and the beginning of the block that it is)}
+READING = ("reads", "topics", "tags")  # they write nothing, so they have no maximum target length
+# {a file: (page, language and beginning of the block with its content)}
 WRITTEN = {
     "mine.toml": ("docs/guide/recipes.md", "toml", "source = "),
     "reverse.py": ("docs/guide/recipes.md", "python", '"""Reverses'),
 }
-# What a word in capitals stands for, which a reader puts something in place of.
+# Values for words in capitals, which a reader replaces.
 PLACEHOLDERS = {
     "D": "exported/mine",
     "DIRECTORY": "exported/mine",
@@ -68,7 +68,7 @@ PLACEHOLDERS = {
     "TARGET": "train.de",
     "TEXT": "a house",
 }
-# The runs that a page imports from the hub, and the small original that stands for each.
+# The runs that a page imports from the hub, and the small original used for each.
 IMPORTED = {
     "flan": "t5/flan",
     "madlad": "t5/madlad",
@@ -76,7 +76,7 @@ IMPORTED = {
     "gpt2": "decoders/gpt2",
     "nllb": "m2m100/nllb",
 }
-# What it is to a command for which it is something else.
+# Other values for some commands.
 OWN_PLACEHOLDERS = {
     ("training.train", "FILE"): "mine.toml",
     ("training.import_hf", "FOLDER"): "opus-mt-en-de",
@@ -89,7 +89,7 @@ OWN_PLACEHOLDERS = {
 
 
 def with_files(command, folder):
-    """The arguments of a command with files for its words in capitals and for its patterns."""
+    """The arguments of a command, with files for its words in capitals and its patterns."""
     found = []
     for word in command.arguments:
         name = word.removesuffix("...")
@@ -107,7 +107,7 @@ def with_files(command, folder):
 
 
 def make_texts(folder):
-    """Writes all that is no run into a folder."""
+    """Writes everything except runs into a folder."""
     for name, seed in TEXTS.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its pipe: no other library, no port."""
+"""Controls a headless Chromium through its pipe, without other libraries or a port."""
 
 import itertools
 import json
@@ -11,7 +11,7 @@ PROGRAM = next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Browser:
-    """One page. Used as a context.
+    """One page, used as a context manager.
 
     Args:
         folder: for its profile.
@@ -25,7 +25,7 @@ class Browser:
         flags += [f"--user-data-dir={folder}"]
 
         def place():
-            # (Through others, for one of the four may be 3 or 4.)
+            # (Through copies, because one of the four may be 3 or 4.)
             for descriptor, number in ((os.dup(out), 3), (os.dup(into), 4)):
                 os.dup2(descriptor, number)
 
@@ -49,7 +49,7 @@ class Browser:
         self.until("document.readyState === 'complete'")
 
     def run(self, code):
-        """The value of JavaScript; a promise is waited for."""
+        """The value of JavaScript code; a promise is awaited."""
         known = {"awaitPromise": True, "returnByValue": True}
         found = self._call("Runtime.evaluate", expression=code, **known)
         if "exceptionDetails" in found:
@@ -57,7 +57,7 @@ class Browser:
         return found["result"].get("value")
 
     def until(self, code, seconds=60):
-        """Waits until JavaScript is true."""
+        """Waits until JavaScript code is true."""
         wait = f"""(async () => {{
             for (let n = 0; n < {seconds * 20}; n++) {{
                 if ({code}) return true;
@@ -67,7 +67,7 @@ class Browser:
         assert self.run(wait), f"never true: {code}"
 
     def press(self, key, text=None):
-        """Presses a key: its name, such as "Tab", and what it writes."""
+        """Presses a key: its name, such as "Tab", and the text that it enters."""
         for kind in ("keyDown", "keyUp"):
             more = {"text": text} if text and kind == "keyDown" else {}
             codes = {"Tab": 9, "Enter": 13}

@@ -1,4 +1,4 @@
-"""Certificates that a test makes for itself, and gRPC behind them."""
+"""Certificates that a test makes itself, and a gRPC server that uses them."""
 
 import concurrent.futures
 import contextlib
@@ -16,7 +16,7 @@ from tensorflow_serving.apis import (
 
 
 class Certificate:
-    """A certificate that is its own authority, for these names.
+    """A self-signed certificate for these names.
 
     Attributes:
         file, key: its paths.
@@ -36,7 +36,7 @@ class Certificate:
 
 
 class Secured(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Answers `Haus` to whoever has the token, and keeps the header of each request."""
+    """Answers `Haus` to clients with the token, and keeps the header of each request."""
 
     def __init__(self, token, unavailable=0):
         self.token, self.unavailable, self.headers = token, unavailable, []
@@ -65,7 +65,7 @@ class Secured(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 @contextlib.contextmanager
 def grpc_server(certificate, servicer):
-    """The address of a gRPC server with TLS that `servicer` answers for."""
+    """The address of a gRPC server with TLS, whose calls `servicer` answers."""
     pair = certificate.key.read_bytes(), certificate.file.read_bytes()
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
     port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))

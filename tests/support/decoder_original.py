@@ -1,10 +1,10 @@
-"""GPT-2, Llama and their relatives of Hugging Face: small folders with what the original says.
+"""GPT-2, Llama and their relatives of Hugging Face: small folders with the original's results.
 
     PYTHON tests/support/decoder_original.py write tests/data/decoders
     PYTHON tests/support/decoder_original.py answer FOLDER LINES PROMPTS < lines.txt > answers.json
 
-PYTHON is one with `torch`, `transformers`, `tokenizers`, `sentencepiece` and `safetensors`; nothing
-of this project is imported. The weights are random, and large enough that continuations differ.
+PYTHON has `torch`, `transformers`, `tokenizers`, `sentencepiece` and `safetensors`; it imports
+nothing of this project. The weights are random, and large enough to give different continuations.
 With `--text FILE`, the tokenizers learn the lines of a file too.
 """
 
@@ -16,7 +16,7 @@ import shutil
 import sys
 from pathlib import Path
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # or transformers asks the hub about each folder
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else transformers asks the hub about each folder
 
 import numpy as np
 import sentencepiece
@@ -57,7 +57,7 @@ SCALED = dict(
 
 
 def gpt_2(folder, texts, **settings):
-    """In vocab.json and merges.txt alone, as GPT-2 was published."""
+    """In vocab.json and merges.txt only, as GPT-2 was published."""
     made = learned(texts, before.ByteLevel(add_prefix_space=False), [END])
     made.model.save(str(folder))
     options = {"tokenizer_class": "GPT2Tokenizer", **settings}
@@ -66,14 +66,14 @@ def gpt_2(folder, texts, **settings):
 
 
 def with_digits(folder, texts):
-    """As that of SmolLM."""
+    """Like that of SmolLM."""
     steps = [before.Digits(individual_digits=True), before.ByteLevel(add_prefix_space=False)]
     made = learned(texts, before.Sequence(steps), [END, *CHAT])
     return whole(folder, made, bos_token=END, eos_token=END, unk_token=END)
 
 
 def llama_3(folder, texts):
-    """As that of Llama 3: bos before a text, and words that are pieces are never split."""
+    """Like that of Llama 3: bos before a text, and words that are pieces are never split."""
     made = learned(texts, split_by(LLAMA), [], ignore_merges=True)
     made.add_special_tokens([AddedToken(name, normalized=False) for name in LLAMA_TOKENS])
     bos = LLAMA_TOKENS[0]
@@ -86,7 +86,7 @@ def llama_3(folder, texts):
 
 
 def qwen_2(folder, texts):
-    """As that of Qwen2: texts in NFC, and a token that is not special."""
+    """Like that of Qwen2: texts in NFC, and a token that is not special."""
     made = learned(texts, split_by(QWEN), [], normalizer=normalizers.NFC())
     made.add_special_tokens([AddedToken(name, normalized=False) for name in (END, *CHAT)])
     made.add_tokens([AddedToken("<tool_call>", normalized=False)])
@@ -94,7 +94,7 @@ def qwen_2(folder, texts):
 
 
 def llama_2(folder, texts, legacy=False):
-    """A SentencePiece model with bytes; and tokens of chats, one of them not special."""
+    """A SentencePiece model with bytes, and chat tokens, one of which is not special."""
     guide = sorted(Path(__file__).parents[2].glob("docs/guide/*.md"))
     lines = [line for path in guide for line in path.read_text().split("\n")]
     model = io.BytesIO()
@@ -253,7 +253,7 @@ def write(folder, seed, more, kind, text, config, ends, bos=None, generation=Non
             if "wpe" in name:
                 weight += 0.5 * torch.randn_like(weight)
         bytes_ = [n for piece, n in tokenizer.get_vocab().items() if piece.startswith("<0x")]
-        model.get_output_embeddings().weight[bytes_] *= 0.3  # seldom written
+        model.get_output_embeddings().weight[bytes_] *= 0.3  # rarely written
     ids["eos_token_id"] = ends if len(ends) > 1 else ends[0]
     model.generation_config = transformers.GenerationConfig(**ids, **(generation or {}))
     save(model, folder, file)
@@ -270,7 +270,7 @@ def write(folder, seed, more, kind, text, config, ends, bos=None, generation=Non
 
 
 def save(model, folder, file):
-    """As safetensors, in one file or several, or with the names of the first files of GPT-2."""
+    """As safetensors, in one file or several, or with the names in the first files of GPT-2."""
     if file == "bfloat16":
         model = model.bfloat16()
     model.save_pretrained(folder, **({"max_shard_size": "20KB"} if file == "parts" else {}))

@@ -1,4 +1,4 @@
-"""The stored folders of GPT-2, Llama and their relatives, and what the originals say of them."""
+"""The stored folders of GPT-2, Llama and their relatives, with the results of the originals."""
 
 from stored import Stored
 
@@ -14,5 +14,5 @@ folder, answers, logits, copied = STORED.folder, STORED.answers, STORED.logits, 
 
 
 def our_ids(ids, eos):
-    """Ids of the original as ours; `eos` is the original's."""
+    """The original's ids as our ids; `eos` is the original's."""
     return [EOS if n == eos else 4 + n for n in ids]

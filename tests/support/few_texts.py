@@ -1,10 +1,10 @@
-"""An export that is proved by few texts, for tests of what is exported rather than of the proof."""
+"""Exports verified with few texts, for tests of other parts of an export."""
 
 from export.artifacts import deployment, examples
 
 
 def prove_by_few(patch):
-    """Inside a `MonkeyPatch`, an export compares two texts of each signature, for a plain search in
-    Python takes its time, and measures how long one takes alone."""
+    """In this `MonkeyPatch`, an export compares two texts of each signature, because a plain
+    search in Python is slow. It measures the latency of one text only."""
     patch.setattr(examples, "SAMPLES", 2)
     patch.setattr(deployment, "LATENCY_BATCHES", (1,))

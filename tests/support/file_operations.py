@@ -1,12 +1,12 @@
-"""The moments at which a process changes files, and a signal to itself at one of them.
+"""Records the moments at which a process changes files, and sends it a signal at one of them.
 
-`watch` is called in a child, before its command: see `processes.begin`.
+`watch` is called in a child process, before its command: see `processes.begin`.
 """
 
 import os
 import sys
 
-# Audited by Python itself: which of an event's arguments are paths, and which their folders' fd.
+# Events that Python audits: which arguments are paths, and which are the fd of their folder.
 PATHS = {
     "os.mkdir": ((0, 2),),
     "os.remove": ((0, 1),),
@@ -20,7 +20,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def watch(folder, record, stop=None):
-    """From here on each operation of this process under `folder` is a line of the file `record`.
+    """From here on, each file operation of this process under `folder` writes a line to `record`.
 
     Args:
         folder: whose files count.
@@ -28,7 +28,7 @@ def watch(folder, record, stop=None):
         stop: (n, signal): before the nth operation, from 0, the process sends itself the signal.
 
     Returns:
-        A function of (what, path) that is to be told of operations that Python does not audit.
+        A function of (what, path), to be called for operations that Python does not audit.
     """
     folder, own = os.path.realpath(folder), os.getpid()
     lines = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -50,7 +50,7 @@ def watch(folder, record, stop=None):
             if flags & WRITING and not isinstance(path, int):
                 note("open", _absolute(path))
         elif event in PATHS:
-            # The last path is the one that changes into something.
+            # The last path is the one that changes.
             place, place_of_folder = PATHS[event][-1]
             fd = None if place_of_folder is None else arguments[place_of_folder]
             note(event, _absolute(arguments[place], fd))
@@ -66,7 +66,7 @@ def watch(folder, record, stop=None):
 
 
 def _absolute(path, fd=None):
-    """With symbolic links followed, but for the last part: that is what is changed."""
+    """With symbolic links resolved, except for the last part, which is what changes."""
     path = os.fsdecode(path)
     if fd is not None and fd >= 0 and not os.path.isabs(path):
         path = os.path.join(os.readlink(f"/proc/self/fd/{fd}"), path)

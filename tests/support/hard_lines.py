@@ -1,5 +1,5 @@
-"""Lines that a tokenizer may get wrong: accents, scripts, emoji, control characters, blanks, long
-words."""
+"""Lines that a tokenizer may get wrong: accents, scripts, emoji, control characters, spaces,
+long words."""
 
 import random
 

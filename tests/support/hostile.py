@@ -1,4 +1,4 @@
-"""Servers that send what no server should, byte by byte, for tests of clients."""
+"""Servers that send invalid bytes, for tests of clients."""
 
 import concurrent.futures
 import contextlib
@@ -32,12 +32,12 @@ METADATA = http({"metadata": {"signature_def": {"signature_def": {}}}})
 
 
 class Raw:
-    """Answers each connection with the next of `answers`, bytes, the last one again and again.
+    """Answers each connection with the next of `answers`, bytes, and repeats the last one.
 
     Args:
         pause: seconds before each byte of the last answer; None sends it whole.
-        reset: the last one ends by a reset of the connection.
-        certificate: speaks TLS with it.
+        reset: the last answer ends with a reset of the connection.
+        certificate: for TLS.
     """
 
     def __init__(self, *answers, pause=None, reset=False, certificate=None):
@@ -82,7 +82,7 @@ class Raw:
                         return
                     connection.sendall(answer[n : n + 1])
             if last and self.reset:
-                time.sleep(0.05)  # what was sent has come
+                time.sleep(0.05)  # everything that was sent has arrived
                 linger = struct.pack("ii", 1, 0)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
@@ -96,7 +96,7 @@ class Raw:
 
 
 class _Bytes(grpc.GenericRpcHandler):
-    """Answers methods with bytes, by their names, or aborts with what it is given."""
+    """Answers methods with bytes, by their names, or aborts with the given error."""
 
     def __init__(self, answers):
         self.answers = answers
@@ -113,7 +113,7 @@ class _Bytes(grpc.GenericRpcHandler):
 
 @contextlib.contextmanager
 def raw_grpc(predict, metadata=None):
-    """The address of a gRPC server that answers with these bytes; a str is an error's text."""
+    """The address of a gRPC server that answers with these bytes; a str is the text of an error."""
     answers = {"Predict": predict, "GetModelMetadata": metadata or described()}
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1), handlers=[_Bytes(answers)])
     port = server.add_insecure_port("127.0.0.1:0")
@@ -134,7 +134,7 @@ def described(signatures=None):
 
 
 def predicted(**outputs):
-    """An answer as bytes: {name: a TensorProto, or what one is made of}."""
+    """An answer as bytes: {name: a TensorProto, or the value of one}."""
     response = predict_pb2.PredictResponse()
     for name, value in outputs.items():
         is_proto = isinstance(value, tensor_pb2.TensorProto)

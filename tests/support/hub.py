@@ -1,4 +1,4 @@
-"""Small models of KerasHub with random weights, and the real small vocabularies that they read."""
+"""Small KerasHub models with random weights, and real small vocabularies for them."""
 
 import functools
 import io
@@ -12,18 +12,18 @@ from tokenizers import Tokenizer, pre_tokenizers, trainers
 from tokenizers.models import BPE
 
 TEXTS = [f"{text}, {n * 7} times. It's so!" for n, text in enumerate(sentences(97))]
-# The special pieces, as the released vocabularies have them.
+# The special pieces, as in the released vocabularies.
 T5_PIECES = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
 GEMMA_PIECES = {
     "pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3, "eos_piece": "<eos>", "bos_piece": "<bos>",
     "byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False,
 }  # fmt: skip
 LLAMA_PIECES = {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1, "byte_fallback": True}
-LENGTHS = 37, 23  # of a source and of a target, as the preprocessors have them
+LENGTHS = 37, 23  # of a source and of a target, as in the preprocessors
 
 
 def sentencepiece_model(size, **options):
-    """The bytes of a SentencePiece model that is trained on `TEXTS`."""
+    """The bytes of a SentencePiece model trained on `TEXTS`."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS), model_writer=model, vocab_size=size, minloglevel=2, **options
@@ -33,7 +33,7 @@ def sentencepiece_model(size, **options):
 
 @functools.cache
 def t5_tokenizer():
-    """With two of the pieces by which a masked text says what is hidden."""
+    """With two of the pieces that mark what is hidden in a masked text."""
     hidden = ["<extra_id_1>", "<extra_id_0>"]
     return models.T5Tokenizer(sentencepiece_model(97, user_defined_symbols=hidden, **T5_PIECES))
 
@@ -45,7 +45,7 @@ def t5gemma_tokenizer():
 
 @functools.cache
 def causal_tokenizer(name):
-    """Of `GemmaTokenizer` and others, by the name."""
+    """A `GemmaTokenizer` or another one, by its name."""
     pieces = GEMMA_PIECES if name.startswith("Gemma") else LLAMA_PIECES
     more = {"has_vision_tokens": False} if name == "Gemma3" else {}
     return getattr(models, f"{name}Tokenizer")(sentencepiece_model(323, **pieces), **more)
@@ -69,7 +69,7 @@ def bart_tokenizer():
 
 
 def t5(num_layers=1, num_heads=2, hidden_dim=14, intermediate_dim=19, **more):
-    """A `T5Seq2SeqLM` that counts five ids more than its tokenizer has pieces."""
+    """A `T5Seq2SeqLM` with five more ids than its tokenizer has pieces."""
     size = t5_tokenizer().vocabulary_size() + 5
     backbone = models.T5Backbone(
         size, num_layers, num_heads, hidden_dim, intermediate_dim, **more
@@ -103,7 +103,7 @@ def t5gemma(layers=(1, 1), widths=(22, 22), heads=4, key_heads=2, head_dim=6, **
 
 
 def bart(num_layers=1, num_heads=2, hidden_dim=14, intermediate_dim=19):
-    """A `BartSeq2SeqLM` of 41 positions."""
+    """A `BartSeq2SeqLM` with 41 positions."""
     size = bart_tokenizer().vocabulary_size()
     sizes = num_layers, num_heads, hidden_dim, intermediate_dim
     backbone = models.BartBackbone(size, *sizes, max_sequence_length=41)
@@ -112,7 +112,7 @@ def bart(num_layers=1, num_heads=2, hidden_dim=14, intermediate_dim=19):
 
 
 def causal(name, **sizes):
-    """A `GemmaCausalLM` and others, by the name; sizes besides those that all have."""
+    """A `GemmaCausalLM` or another one, by its name; sizes besides those that all have."""
     tokenizer = causal_tokenizer(name)
     backbone = getattr(models, f"{name}Backbone")(
         vocabulary_size=tokenizer.vocabulary_size(),
@@ -129,7 +129,7 @@ def causal(name, **sizes):
     return answering(task(backbone=backbone, preprocessor=preprocessor))
 
 
-# A window of attention is shorter than the texts.
+# Its attention window is shorter than the texts.
 GEMMA = {"hidden_dim": 28, "intermediate_dim": 38, "head_dim": 6, "sliding_window_size": 5}
 CAUSAL = {
     "gemma": lambda: causal("Gemma", **GEMMA, use_sliding_window_attention=True),
@@ -148,7 +148,7 @@ CAUSAL = {
     "mistral": lambda: causal("Mistral", hidden_dim=24, intermediate_dim=29, sliding_window=5),
 }
 SMALLEST = {"t5": t5, "t5gemma": t5gemma, "bart": bart}
-# Further ones, each with what the smallest does not have.
+# Others, each with something that the smallest one lacks.
 FURTHER = {
     "t5, 3 layers": lambda: t5(3, 3, 33, 17, key_value_dim=7, activation="gelu"),
     "t5, untied and not gated": lambda: t5(
@@ -163,21 +163,21 @@ FURTHER = {
 
 
 def answering(model):
-    """The model with weights by which its answers depend on its sources."""
+    """The model with weights that make its answers depend on its sources."""
     rng = np.random.default_rng(3)
     for weight in model.trainable_variables:
         is_gain = weight.path.endswith(("gamma", "weight", "scale"))
-        # No wider model has larger numbers, of which rounding would leave fewer digits.
+        # Wider models have no larger numbers, because rounding would leave fewer digits.
         scale = 1 / np.sqrt(max(12, weight.shape[0])) if len(weight.shape) > 1 else 0.3
         scale = 0.3 if "embedding" in weight.path else scale
         value = rng.normal(1.0 if is_gain else 0.0, scale, weight.shape)
-        # The source is heard loudly.
+        # A strong cross-attention.
         weight.assign(value * (2.5 if "cross" in weight.path and value.ndim > 1 else 1))
     tokenizer = model.preprocessor.tokenizer
     table = getattr(model.backbone, "decoder_token_embedding", model.backbone.token_embedding)
     rows = table.embeddings.numpy()
-    # What `generate` would write and a search never does is unlikely: padding and bos; and ids that
-    # are no pieces, of which `generate` fails; and unknown pieces, which it writes as "⁇".
+    # Unlikely are padding and bos, which `generate` would write and a search never does; ids
+    # without a piece, for which `generate` fails; and unknown pieces, which it writes as "⁇".
     never = {tokenizer.pad_token_id, tokenizer.start_token_id} - {tokenizer.end_token_id}
     never |= {*range(tokenizer.vocabulary_size(), len(rows))}
     if hasattr(tokenizer, "proto"):

@@ -23,7 +23,7 @@ V, ROWS, STEPS = 53, 12, 5
 
 
 def ids():
-    """Each batch of 12 rows begins with 6 long ones, which are device 0's; then come 6 short."""
+    """Each batch of 12 rows begins with 6 long ones, for device 0; then come 6 short ones."""
     rng = np.random.default_rng(5)
     found = rng.integers(4, V, size=(STEPS, ROWS, 11)).astype("int32")
     lengths = rng.integers((8, 1), (12, 3), size=(STEPS, ROWS // 2, 2))

@@ -1,8 +1,8 @@
-"""A recipe that dies where the environment variable DIE says; see test_train.py.
+"""A recipe that dies at the point named by the environment variable DIE; see test_train.py.
 
 It learns to reverse words, with dropout, R-Drop, noise and shuffling, in a second or two. DROPOUT
-is another probability, and at 0 nothing but the order is drawn; OPTIMIZER is another than adam;
-DEVICES is into how many logical devices the CPU is split.
+is another probability; with 0 only the order is random. OPTIMIZER is another one than adam; DEVICES
+is the number of logical devices of the CPU.
 """
 
 import itertools
@@ -53,7 +53,7 @@ RECIPE = Recipe(
     warmup_steps=40,
     average=2,
     checkpoint_steps=5,
-    # All that is drawn from seeds, or nothing; subword sampling is not.
+    # Everything that is drawn from seeds, or nothing; subword sampling is not drawn from seeds.
     r_drop=1.0 if DROPOUT else 0.0,
     r_drop_from=1,
     both_ways=1 if DROPOUT else 0,
@@ -62,9 +62,9 @@ RECIPE = Recipe(
 
 
 def die_on_call(owner, name, number, before=True, when=lambda *args: True):
-    """Kills the process at the `number`th call of owner.name, before or behind it.
+    """Kills the process at the `number`th call of owner.name, before or after it.
 
-    Calls are counted `when` this is true of their arguments.
+    Only calls for whose arguments `when` is true are counted.
     """
     original, calls = getattr(owner, name), itertools.count(1)
 
@@ -81,7 +81,7 @@ def die_on_call(owner, name, number, before=True, when=lambda *args: True):
 
 
 def die_after(batches, seconds):
-    """Kills the process so many seconds behind the end of so many batches, whatever it does."""
+    """Kills the process so many seconds after the end of so many batches, whatever it does."""
     original, calls = Keeper.on_train_batch_end, itertools.count(1)
 
     def kill():
@@ -97,7 +97,7 @@ def die_after(batches, seconds):
 
 
 def nan_from_step(number):
-    """Makes a weight NaN before the batch behind step `number`."""
+    """Makes a weight NaN before the batch after step `number`."""
     original = Keeper.on_train_batch_end
 
     def poisoned(keeper, batch, logs=None):

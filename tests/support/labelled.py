@@ -17,7 +17,7 @@ SIZES = [
 
 
 def classified(count, seed):
-    """(text, label): one word of each text says what its label is."""
+    """(text, label): one word of each text determines its label."""
     chosen = random.Random(seed)
     for _ in range(count):
         label = chosen.choice(sorted(KINDS))
@@ -27,7 +27,7 @@ def classified(count, seed):
 
 
 def tagged(count, seed):
-    """(text, labels): each word has its kind, words of one letter and of no piece among them."""
+    """(text, labels): each word has its kind; some words have one letter or no piece."""
     chosen = random.Random(seed)
     kinds = {word: f"B-{kind[:2]}" for kind, words in KINDS.items() for word in words}
     words = [*kinds, *FILLING, "\u200b", "größer"]
@@ -37,7 +37,7 @@ def tagged(count, seed):
 
 
 def write(folder, name, pairs):
-    """Two files of a corpus, and the same as a TSV."""
+    """Two files of a corpus, and the same pairs as a TSV."""
     sides = list(zip(*pairs, strict=True))
     for side, suffix in zip(sides, ("txt", "labels"), strict=True):
         (folder / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in side))
@@ -46,7 +46,7 @@ def write(folder, name, pairs):
 
 
 def command(folder, family, run, *options):
-    """The words of a training on the files of a folder."""
+    """The arguments of a training on the files of a folder."""
     words = ["--family", family, "--run", str(run)]
     for split, before in (("train", "--"), ("val", "--val-")):
         words += [f"{before}source", str(folder / f"{split}.txt")]

@@ -1,4 +1,4 @@
-"""The stored folders of M2M100, NLLB-200, SMALL-100 and mBART-50, and what they said."""
+"""The stored folders of M2M100, NLLB-200, SMALL-100 and mBART-50, with the originals' results."""
 
 import json
 import re
@@ -23,7 +23,7 @@ folder, answers, copied = STORED.folder, STORED.answers, STORED.copied
 
 
 def arguments(name, run, at=None):
-    """Of the command that imports a folder."""
+    """The arguments of the command that imports a folder."""
     language = FOLDERS[name]
     given = ["--target-language", language] if language else []
     return [str(at or folder(name)), str(run), *given]
@@ -36,7 +36,7 @@ def states(name):
 
 
 def table(name):
-    """{the original's id: its piece}, without codes of languages."""
+    """{the original's id: its piece}, without language codes."""
     path = folder(name) / "vocab.json"
     if path.exists():
         return {n: piece for piece, n in json.loads(path.read_text()).items()}

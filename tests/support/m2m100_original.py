@@ -1,11 +1,11 @@
-"""M2M100, NLLB-200 and SMALL-100 of Hugging Face: small folders with what the originals say.
+"""M2M100, NLLB-200 and SMALL-100 of Hugging Face: small folders with the originals' results.
 
     PYTHON tests/support/m2m100_original.py write tests/data/m2m100
     PYTHON tests/support/m2m100_original.py answer FOLDER SOURCE TARGET < lines.txt > answers.json
 
-PYTHON is one with `torch`, `transformers`, `sentencepiece` and `safetensors`; nothing of this
-project is imported. The small models have learned sentences that are made here, a little: so their
-translations end, and differ by language.
+PYTHON has `torch`, `transformers`, `sentencepiece` and `safetensors`; it imports nothing of this
+project. The small models are trained briefly on artificial sentences, so that their translations
+end and differ by language.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import shutil
 import sys
 from pathlib import Path
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # or transformers asks the hub about each folder
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else transformers asks the hub about each folder
 
 import numpy as np
 import sentencepiece
@@ -59,14 +59,14 @@ SOURCES = [
     "x",
     "",
     "Straße ☂☂ château",
-    "a lake ",  # a blank at the end
+    "a lake ",  # a space at the end
     "__de__ lake deu_Latn",  # text that looks like a code
 ]
 TARGETS = ["das rote Haus findet den Baum", "kleine Straße", "See ☂", "ein heller See"]
 PAIRS = 3  # whose logits are stored
 IDS = dict(bos_token_id=0, pad_token_id=1, eos_token_id=2, decoder_start_token_id=2)
 
-# Each is {options of the configuration}, and what is written how.
+# Each is {options of the configuration}, and how the folder is written.
 FOLDERS = {
     "m2m": dict(
         config=dict(encoder_layers=2, decoder_layers=1),
@@ -157,11 +157,12 @@ def first_of(tokenizer, target):
     )
 
 
-# What the original says.
+# The results of the original.
 
 
 def answers(model, tokenizer, lines, source, target, batch_size=32):
-    """Ids, greedy translations, and those by the model's own beam search, with their scores."""
+    """Ids, greedy translations, and translations by the model's own beam search with their
+    scores."""
     set_languages(tokenizer, source, target)
     found = {"source_ids": tokenizer(lines).input_ids}
     found |= {name: [] for name in ("greedy", "greedy_ids", "beam", "scores")}
@@ -180,7 +181,7 @@ def answers(model, tokenizer, lines, source, target, batch_size=32):
 
 
 def said(ids):
-    """What follows the start, up to eos."""
+    """The ids after the start, up to eos."""
     ids = ids[1:]
     return ids[: ids.index(2) + 1] if 2 in ids else ids
 
@@ -237,7 +238,7 @@ def sentences(language):
 
 
 def write_vocabulary(folder, kind, whole, drop, more):
-    """The files of a tokenizer; the number of ids.
+    """Writes the files of a tokenizer; returns the number of ids.
 
     The last `drop` pieces of the SentencePiece model are not in vocab.json, and the character
     `more` is only there.
@@ -272,7 +273,7 @@ def write_vocabulary(folder, kind, whole, drop, more):
             )
         size = len(ids) + len(CODES) + 3
     else:
-        # In another order than the SentencePiece model has.
+        # In another order than in the SentencePiece model.
         table = [*first, *pieces[: len(pieces) - drop][::-1], *more]
         ids = {piece: n for n, piece in enumerate(table)}
         (folder / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""The stored folders of Marian models, and what the original says of them."""
+"""The stored folders of Marian models, with the results of the original."""
 
 import json
 import struct
@@ -31,7 +31,7 @@ def our_ids(name, side, tokenizer):
 
 
 def changed(path, **options):
-    """Puts options into a JSON file."""
+    """Writes options into a JSON file."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
 
 

@@ -1,11 +1,11 @@
-"""Marian of Hugging Face: small folders with what the original says of them, or answers to lines.
+"""Marian of Hugging Face: small folders with the original's results, or answers to lines.
 
     PYTHON tests/support/marian_original.py write tests/data/marian
     PYTHON tests/support/marian_original.py answer FOLDER < lines.txt > answers.json
 
-PYTHON is one with `torch`, `transformers`, `sentencepiece` and `safetensors`; nothing of this
-project is imported. The small models have learned sentences that are made here, a little: so their
-translations end, and differ.
+PYTHON has `torch`, `transformers`, `sentencepiece` and `safetensors`; it imports nothing of this
+project. The small models are trained briefly on artificial sentences, so that their translations
+end and differ.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import shutil
 import sys
 from pathlib import Path
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # or transformers asks the hub about each folder
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else transformers asks the hub about each folder
 
 import numpy as np
 import sentencepiece
@@ -43,7 +43,7 @@ SOURCES = [
 TARGETS = ["das rote Haus findet den Baum", "der kleine See", "Straße ☂", "ein leiser Vogel"]
 PAIRS = 3  # whose logits are stored
 
-# Each is {options of the configuration}, and what is written how.
+# Each is {options of the configuration}, and how the folder is written.
 FOLDERS = {
     "joint": dict(
         config=dict(encoder_layers=2, decoder_layers=1, scale_embedding=True),
@@ -101,11 +101,12 @@ def load(folder):
     return model, MarianTokenizer.from_pretrained(folder)
 
 
-# What the original says.
+# The results of the original.
 
 
 def answers(model, tokenizer, lines, batch_size=32):
-    """Ids, greedy translations, and those by the model's own beam search, with their scores."""
+    """Ids, greedy translations, and translations by the model's own beam search with their
+    scores."""
     found = {"source_ids": tokenizer(lines).input_ids}
     found |= {name: [] for name in ("greedy", "greedy_ids", "beam", "scores")}
     for n in range(0, len(lines), batch_size):
@@ -121,7 +122,7 @@ def answers(model, tokenizer, lines, batch_size=32):
 
 
 def said(ids, config):
-    """What follows the start, up to eos."""
+    """The ids after the start, up to eos."""
     ids = ids[1:]
     return ids[: ids.index(config.eos_token_id) + 1]
 
@@ -131,7 +132,7 @@ def decoded(tokenizer, ids):
 
 
 def logits(model, source_ids, target_ids):
-    """[T, V] of a target, with what it begins with in front."""
+    """[T, V] of a target, including its beginning."""
     start = [model.config.decoder_start_token_id]
     with torch.inference_mode():
         return model(
@@ -163,16 +164,16 @@ def write(folder, seed, config, generation, separate=False, codes=False, file=""
 
 
 def sentences(words):
-    """Sentences of the words that `words` takes of the tables: their keys, or their values."""
+    """Sentences made of one word of each table; `words` takes the keys or the values."""
     parts = (list(words(one)) for one in (ADJECTIVES, NOUNS, VERBS))
     article = "the" if words is dict.keys else "das"
     return [f"{article} {a} {n} {v}" for a, n, v in itertools.product(*parts)]
 
 
 def write_vocabulary(folder, separate, codes, drop):
-    """Two SentencePiece models and the table of ids, or two; the numbers of ids.
+    """Writes two SentencePiece models and one or two tables of ids; returns the numbers of ids.
 
-    The last `drop` pieces that the source writes with, and two of the target, are in no table.
+    The last `drop` pieces that the source uses, and two of the target, are in no table.
     """
     rules = folder / "rules.tsv"
     rules.write_text(RULES)
@@ -192,7 +193,7 @@ def write_vocabulary(folder, separate, codes, drop):
     rules.unlink()
     if not separate:
         tables = [list(dict.fromkeys([*tables[0], *tables[1]]))]
-    # In another order than a SentencePiece model has.
+    # In another order than in a SentencePiece model.
     tables = [["</s>", "<unk>", *table[::-1], *(CODES if codes else ())] for table in tables]
     longest = max(map(len, tables))
     for name, table in zip(("vocab.json", "target_vocab.json"), tables, strict=False):
@@ -218,7 +219,8 @@ def made(seed, size, config, generation):
 
 
 def train(model, tokenizer, codes):
-    """Some steps over all sentences; and a bias of the output layer, and norms, that are not 0."""
+    """Some steps over all sentences; the bias of the output layer and the norms become other
+    than 0."""
     sources, targets = sentences(dict.keys), sentences(dict.values)
     if codes:
         sources = [f"{CODES[n % 2]} {text}" for n, text in enumerate(sources)]
@@ -258,7 +260,7 @@ def save(model, folder, file):
         (folder / "model.safetensors").unlink()
         options = {"_use_new_zipfile_serialization": file == "zip"}
         torch.save(model.state_dict(), folder / "pytorch_model.bin", **options)
-    if file == "old":  # and its options of generation were in one file with the others
+    if file == "old":  # its generation options were in the same file
         generation = folder / "generation_config.json"
         path = folder / "config.json"
         options = json.loads(path.read_text()) | json.loads(generation.read_text())

@@ -2,10 +2,10 @@
 
     PYTHON tests/support/marian_training.py data/multi30k marian --minutes 10
 
-PYTHON is one with `torch`, `transformers` and `sentencepiece`. FOLDER is then what
-`MarianMTModel.from_pretrained` and `python -m training.import_marian` read: 3 + 3 layers of width
-256, a SentencePiece model of 4,000 pieces a side and one vocabulary of both, as OPUS-MT has them.
-One thread trains it for --minutes: long enough that its translations end, not to make it good.
+PYTHON has `torch`, `transformers` and `sentencepiece`. FOLDER is then a folder for
+`MarianMTModel.from_pretrained` and `python -m training.import_marian`: 3 + 3 layers of width 256, a
+SentencePiece model of 4,000 pieces a side and one vocabulary of both, as OPUS-MT has them. One
+thread trains it for --minutes: long enough that its translations end, not to make it good.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main():
 
 
 def write_vocabulary(data, folder):
-    """Two SentencePiece models, and all of their pieces in one vocabulary."""
+    """Two SentencePiece models, and one vocabulary with all their pieces."""
     pieces = []
     for side, language in SIDES.items():
         prefix = folder / side
@@ -79,7 +79,7 @@ def made(tokenizer):
 
 
 def batched(tokenizer, data):
-    """Lists of (source ids, target ids) of about as many tokens, of like lengths."""
+    """Lists of (source ids, target ids) with similar lengths and similar numbers of tokens."""
     lines = [(data / f"train.{one}").read_text().splitlines() for one in SIDES.values()]
     source = tokenizer(lines[0]).input_ids
     target = tokenizer(text_target=lines[1]).input_ids
@@ -95,8 +95,8 @@ def batched(tokenizer, data):
 
 def train(model, batches, seconds):
     pad, end, step = model.config.pad_token_id, time.monotonic() + seconds, 0
-    # The bias of the output layer is no parameter of theirs, but Marian's own training learns it.
-    # T5 has none.
+    # The bias of the output layer is not trained in transformers, but Marian's own training learns
+    # it. T5 has none.
     has_bias = hasattr(model, "final_logits_bias")
     bias = torch.nn.Parameter(torch.zeros(1, model.config.vocab_size))
     optimizer = torch.optim.Adam([*model.parameters(), *[bias] * has_bias], betas=(0.9, 0.98))

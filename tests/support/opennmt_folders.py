@@ -1,4 +1,4 @@
-"""The stored models of OpenNMT-tf, and what the original says of them."""
+"""The stored models of OpenNMT-tf, with the results of the original."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from paths import DATA
 
-# {name: the options that its data configuration had}
+# {name: the options of its data configuration}
 FOLDERS = {
     "joint": ["--vocabulary", "joint.vocab", "--sentencepiece", "joint.model", "--source-eos"],
     "words": ["--source-vocabulary", "source.vocab", "--target-vocabulary", "target.vocab"],
@@ -35,14 +35,14 @@ def answers(name):
 
 
 def logits(name):
-    """[T, V] of each pair, and the target's ids behind <s>, by the original's ids."""
+    """[T, V] of each pair, and the target's ids after <s>, in the original's ids."""
     with np.load(folder(name) / "logits.npz") as file:
         count = len(file.files) // 2
         return [(file[str(n)], file[f"target_{n}"]) for n in range(count)]
 
 
 def our_ids(name, side):
-    """Ours of each id of the original, an array."""
+    """An array: our id of each id of the original."""
     path = folder(name) / f"{side}.vocab"
     path = path if path.exists() else folder(name) / "joint.vocab"
     count = len(path.read_text().splitlines())
@@ -50,12 +50,12 @@ def our_ids(name, side):
 
 
 def copied(name, to):
-    """A folder of one's own."""
+    """A copy of a folder."""
     return shutil.copytree(folder(name), to)
 
 
 def rewrite(folder, change):
-    """Writes the checkpoint of a folder anew, with what `change({name: array})` gives."""
+    """Writes the checkpoint of a folder again, with the result of `change({name: array})`."""
     prefix = tf.train.latest_checkpoint(str(folder))
     reader = tf.train.load_checkpoint(prefix)
     names = [name for name in reader.get_variable_to_shape_map() if name.endswith(SUFFIX)]

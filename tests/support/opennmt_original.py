@@ -1,10 +1,10 @@
-"""OpenNMT-tf: small folders with what the original says of them, or answers to lines.
+"""OpenNMT-tf: small folders with the original's results, or answers to lines.
 
     PYTHON tests/support/opennmt_original.py write tests/data/opennmt
     PYTHON tests/support/opennmt_original.py answer FOLDER < lines.txt > answers.json
 
-PYTHON is 3.10 with OpenNMT-tf 2.32; nothing of this project is imported. The small models have
-learned sentences that are made here, a little: so their translations end, and differ.
+PYTHON is 3.10 with OpenNMT-tf 2.32; nothing of this project is imported. The small models are
+trained briefly on artificial sentences, so that their translations end and differ.
 """
 
 import argparse
@@ -40,7 +40,7 @@ TARGETS = ["rote Haus und alte Baum", "kleine Vogel", "Straße ☂"]
 STEPS, RATE = 1200, 0.01
 SPECIAL = ["<blank>", "<s>", "</s>"]
 
-# Each is the model's description, as OpenNMT-tf stores it, and how its texts are cut.
+# Each is the model's description, as OpenNMT-tf stores it, and how its texts are split.
 FOLDERS = {
     # One vocabulary and one matrix; each source ends with </s>.
     "joint": (
@@ -50,14 +50,15 @@ FOLDERS = {
         ")\n",
         {"pieces": True, "ends": True},
     ),
-    # Words between blanks, two vocabularies, no </s> behind a source.
+    # Words between spaces, two vocabularies, no </s> after a source.
     "words": (
         "import opennmt\nimport tensorflow as tf\n\nmodel = lambda: opennmt.models.Transformer(\n"
         "    num_layers=1, num_units=18, num_heads=3, ffn_inner_dim=13,\n"
         "    ffn_activation=tf.nn.gelu, mha_bias=False,\n)\n",
         {},
     ),
-    # Learned positions, target embedding and output layer one matrix, two vocabularies of pieces.
+    # Learned positions, one matrix for target embedding and output layer, two vocabularies of
+    # pieces.
     "learned": (
         "import opennmt\n\nmodel = lambda: opennmt.models.Transformer(\n"
         "    num_layers=1, num_units=12, num_heads=2, ffn_inner_dim=17,\n"
@@ -110,7 +111,8 @@ def write(folder, description, steps, pieces=False, separate=False, ends=False):
 
 
 def texts_of(folder, pieces, separate):
-    """The data options: how texts are cut, and the vocabularies, which lack some of the pieces."""
+    """The data options: how texts are split, and the vocabularies, which lack some of the
+    pieces."""
     data = {}
     sides = ("source", "target") if separate or not pieces else ("joint",)
     for side in sides:
@@ -134,7 +136,7 @@ def texts_of(folder, pieces, separate):
     return data
 
 
-# In a process of its own: SentencePiece and this TensorFlow do not live in one.
+# In another process: SentencePiece and this TensorFlow cannot be used in one.
 LEARN = """
 import io, os, sys, sentencepiece
 model = io.BytesIO()
@@ -181,7 +183,7 @@ def learn(model, folder, steps):
 
 
 def asked(model, folder):
-    """The sources as features, one batch."""
+    """The sources as features, in one batch."""
     (folder / "asked.txt").write_text("".join(f"{line}\n" for line in SOURCES))
     dataset = model.features_inputter.make_inference_dataset(
         str(folder / "asked.txt"), len(SOURCES)
@@ -190,7 +192,7 @@ def asked(model, folder):
 
 
 def answers(model, folder):
-    """Ids, greedy translations, and those of a beam search, with their scores."""
+    """Ids, greedy translations, and translations by beam search with their scores."""
     features = asked(model, folder)
     found = {"sources": SOURCES, "targets": TARGETS}
     found["source_ids"] = [
@@ -216,7 +218,7 @@ def texts(model, predictions):
 
 
 def initialized(folder, **params):
-    """The model that a folder of `opennmt_training.py` describes, of random weights."""
+    """The model described by a folder of `opennmt_training.py`, with random weights."""
     model = opennmt.load_model(str(folder), as_builder=False)
     cut = {"type": "SentencePieceTokenizer", "params": {"model": str(folder / "joint.model")}}
     data = {f"{side}_vocabulary": str(folder / "joint.vocab") for side in ("source", "target")}
@@ -227,15 +229,15 @@ def initialized(folder, **params):
 
 
 def loaded(folder):
-    """The same with its weights."""
+    """The same model with its weights."""
     model = initialized(folder)
     opennmt.utils.checkpoint.Checkpoint(model, model_dir=str(folder)).restore(weights_only=True)
     return model
 
 
 def answered(model, lines, beam_width, length_penalty, batch_size=32):
-    """The number of ids of each line, greedy translations, and those of a beam search, each with
-    its score, and with the log-probability that the model itself gives to it."""
+    """The number of ids of each line, greedy translations, and translations by beam search, each
+    with its score and with the log-probability that the model itself gives it."""
     found = {"lengths": []}
     names = ("greedy", "greedy_scores", "beam", "scores", "log_probs")
     found |= {name: [] for name in names}
@@ -270,7 +272,7 @@ def answered(model, lines, beam_width, length_penalty, batch_size=32):
 
 
 def logits(model, folder):
-    """{number: [T, V]} of the first pairs, with <s> in front of each target."""
+    """{number: [T, V]} of the first pairs, with <s> before each target."""
     (folder / "asked.txt").write_text("".join(f"{line}\n" for line in SOURCES[: len(TARGETS)]))
     (folder / "said.txt").write_text("".join(f"{line}\n" for line in TARGETS))
     dataset = model.examples_inputter.make_evaluation_dataset(

@@ -6,7 +6,7 @@
 
 PYTHON is one with OpenNMT-tf 2.32 and `sentencepiece`. FOLDER is then a model directory as it
 writes one: 3 + 3 layers of width 256, one vocabulary of 4,000 pieces of both sides. It is trained
-for so many minutes, in one thread, to be a model like others; not a good one.
+for these minutes in one thread. The model need not be good.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main():
 
 
 def made(files, folder):
-    """A model of random weights, and the vocabulary that it has in the folder."""
+    """A model with random weights, and its vocabulary in the folder."""
     command = [sys.executable, "-c", LEARN, str(folder / "joint.model"), *map(str, files)]
     environment = {**os.environ, "PIECES": str(PIECES)}
     said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -59,7 +59,7 @@ def made(files, folder):
 
 
 def train(model, files, seconds):
-    """Trains for so long; the number of steps, and the optimizer."""
+    """Trains for so many seconds; returns the number of steps, and the optimizer."""
     dataset = model.examples_inputter.make_training_dataset(
         *map(str, files), batch_size=BATCH_TOKENS, batch_type="tokens",
         shuffle_buffer_size=29_000, length_bucket_width=4,

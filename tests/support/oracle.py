@@ -1,6 +1,6 @@
 """The Transformer in plain float64 NumPy, from the weights of the Keras layers: the second route.
 
-It is written for reading: one head at a time, a dense one-hot target, no cache. Masks are boolean,
+It is written for reading: one head at a time, a dense one-hot target, no cache. Masks are Boolean,
 True = may be attended to.
 """
 
@@ -11,8 +11,8 @@ from oracle_places import array, location, place_bias, turned
 
 
 def assert_close(actual, expected, tolerance=1e-5):
-    """`tolerance` of the largest value expected, or of 1: the error of a sum in float32 goes with
-    its largest terms, and how large it is depends on the processor."""
+    """Compares to within `tolerance` of the largest expected value, or of 1. The error of a
+    float32 sum grows with its largest terms, and depends on the processor."""
     assert np.isfinite(expected).all()
     largest = max(1.0, np.max(np.abs(expected), initial=0))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * largest)
@@ -28,8 +28,7 @@ def sigmoid(x):
 
 
 def attention_weights(query, key, mask=None, bias=0.0):
-    """softmax(Q K^T / sqrt(d_k) + bias) over what the mask allows; a row that may see nothing is
-    0."""
+    """softmax(Q K^T / sqrt(d_k) + bias) over the allowed positions; a fully masked row is 0."""
     scores = query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1]) + bias
     allowed = np.broadcast_to(True if mask is None else mask, scores.shape)
     weights = np.zeros(scores.shape)
@@ -49,7 +48,7 @@ def dense(layer, x):
 
 
 def head_weights(layer, query, value=None, mask=None, causal=False, below=None):
-    """The attention weights of each head, [B, H, T, S]; mask [B, T, S] or what broadcasts to it."""
+    """The attention weights of each head, [B, H, T, S]; the mask broadcasts to [B, T, S]."""
     value = query if value is None else value
     queries, keys = dense(layer.query_projection, query), dense(layer.key_projection, value)
     size, found = layer.head_size, []
@@ -88,7 +87,7 @@ def multi_head_attention(layer, query, value=None, mask=None, causal=False, belo
 
 
 def layer_norm(layer, x):
-    """By the kind of the layer: LayerNorm, or what stands in its place."""
+    """LayerNorm or another norm, by the kind of the layer."""
     kind = type(layer).__name__
     if kind == "RMSNorm":
         return array(layer.gamma) * x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + layer.epsilon)
@@ -189,7 +188,7 @@ def decoder(layer, x, memory, x_mask=None, memory_mask=None, causal=True):
 
 
 def attended(layer, x, memory, x_mask, memory_mask, causal, below):
-    """What a decoder layer attends to in the memory, [B, H, T, S]."""
+    """The attention of a decoder layer to the memory, [B, H, T, S]."""
     queries = decoder_self_attention(layer, x, x_mask, causal)
     if layer.norm == "pre":
         queries = layer_norm(layer.cross_residual.layer_norm, queries)
@@ -238,7 +237,7 @@ def normed(model, x, side=""):
 
 
 def seen(model, source_ids):
-    """Which ids of a source the encoder sees: no padding, and perhaps no eos."""
+    """Which ids of a source the encoder sees: not padding, and in some models not eos."""
     return (source_ids != 0) & (model.config.source_eos | (source_ids != 3))
 
 
@@ -262,8 +261,8 @@ def transformer(model, source_ids, target_ids):
 
 
 def non_autoregressive(model, source_ids, target_ids=None):
-    """(logits [B, T, V] of what is written, and, of mask-predict, logits [B, 2 n + 1] of the
-    lengths); of places alone, T = k S."""
+    """(logits [B, T, V] of the output, and for mask-predict the logits [B, 2 n + 1] of the
+    lengths); without target ids, T = k S."""
     source = source_ids != 0
     x = embedded(model, source_ids, "source_")
     memory, lengths = encoder(model.encoder, x, source), None
@@ -292,8 +291,8 @@ def language_model(model, ids):
 
 
 def text_states(model, ids):
-    """The states of the tokens of texts, by the encoder of an encoder-only model: one row after the
-    other, with what the model itself adds to a row; padding has the state 0."""
+    """The states of the tokens of texts, by an encoder-only model, row by row. It includes the
+    tokens that the model adds; padding has the state 0."""
     found = np.zeros((*ids.shape, model.config.d_model))
     for state, row in zip(found, ids, strict=True):
         read, places = _as_read(model.config, row[row != 0].tolist())
@@ -302,7 +301,7 @@ def text_states(model, ids):
 
 
 def _as_read(config, row):
-    """The ids that the encoder reads, and where each id of the row is among them."""
+    """The ids that the encoder reads, and the position of each id of the row among them."""
     first = row.index(3) if 3 in row else len(row)
     question, text = row[: first + 1], row[first + 1 :]
     more = [3] * (getattr(config, "separators", 1) - 1)
@@ -323,7 +322,7 @@ def _states(model, ids):
 
 
 def piece_vectors(model, ids):
-    """One row after the other: the mean over the tokens that are read, or the state of the bos."""
+    """For each row, the mean over the tokens that are read, or the state of bos."""
     found = [_states(model, _as_read(model.config, row[row != 0].tolist())[0]) for row in ids]
     return np.stack([x[0] if model.config.pooling == "bos" else x.mean(axis=0) for x in found])
 
@@ -337,7 +336,7 @@ def windows(ids, length, overlap):
 
 
 def lstm(cell, xs):
-    """The last state of Keras's LSTM cell, over vectors one after the other."""
+    """The last state of Keras's LSTM cell, over a sequence of vectors."""
     kernel, recurrent, bias = (array(w) for w in (cell.kernel, cell.recurrent_kernel, cell.bias))
     h = c = np.zeros(recurrent.shape[0])
     for x in xs:
@@ -348,7 +347,7 @@ def lstm(cell, xs):
 
 
 def text_vectors(model, ids):
-    """One text after the other, whole, or in pieces whose vectors become one."""
+    """A vector for each text, read whole or in pieces whose vectors are combined."""
     config, found = model.config, []
     for row in ids:
         text = row[row != 0]
@@ -387,7 +386,7 @@ def transform(layer, x):
 
 
 def cross_attention_weights(model, source_ids, target_ids):
-    """Of each decoder layer, [B, H, T, S]."""
+    """For each decoder layer, [B, H, T, S]."""
     source, target = seen(model, source_ids), target_ids != 0
     x = embedded(model, source_ids, "source_")
     memory = encoder(model.encoder, x, source)
@@ -402,7 +401,7 @@ def cross_attention_weights(model, source_ids, target_ids):
 
 
 def pointer_generator(gate, generated, attention, source_ids):
-    """g P_generated + (1 - g) sum of the attention to each id, one place after the other.
+    """g P_generated + (1 - g) times the sum of the attention to each id, position by position.
 
     Args:
         gate: g, [B, T, 1].

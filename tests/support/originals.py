@@ -1,4 +1,4 @@
-"""Environments of the systems that models come from, made of the package registry for a test."""
+"""Environments with the original systems, installed from the package registry for a test."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 from shared import once
 
-# {system: (the interpreter that makes its environment, the packages)}
+# {system: (the interpreter for its environment, the packages)}
 SYSTEMS = {
     "HUGGING_FACE": (
         sys.executable,
@@ -22,9 +22,9 @@ SYSTEMS = {
 
 
 def python_of(system, tmp_path_factory):
-    """The interpreter of an environment that has the original; the test is skipped without.
+    """The interpreter of an environment with the original; without one, the test is skipped.
 
-    The variable `TFFORMER_{system}_PYTHON` may name one. Else all tests of a run share one.
+    The variable `TFFORMER_{system}_PYTHON` may name one. Otherwise all tests of a run share one.
     """
     named = os.environ.get(f"TFFORMER_{system}_PYTHON")
     if named:
@@ -49,7 +49,8 @@ def _make(folder, system):
 
 
 def written_by(python, program, folder, *options):
-    """Has a program of `tests/support` write its small folders with what the original says."""
+    """Runs a program of `tests/support` that writes its small folders with the original's
+    results."""
     command = [python, program, "write", folder, *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""Models of two languages whose weights all matter, for what another engine makes of them."""
+"""Translation models in which all weights matter, for comparisons with other programs."""
 
 import keras
 import tensorflow as tf
@@ -8,7 +8,7 @@ from tfformer.config import EOS
 
 SOURCES = [f"word {n} and {n * 7} more" for n in range(97)]
 TARGETS = [f"{n * 7} Dinge und Wort {n}" for n in range(97)]
-# Every kind of layer, of norm, of positions and of ties; one vocabulary or two.
+# Each kind of layer, norm, positions and tied embeddings; one vocabulary or two.
 # fmt: off
 CASES = {
     "paper": {"tie_embeddings": "all"},
@@ -31,14 +31,14 @@ CASES = {
 
 
 def random_model(tokenizer, **changes):
-    """A model whose every weight matters; the longer vector of eos lets some translations end."""
+    """A model in which each weight matters; the longer vector of eos lets some translations end."""
     sizes = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
     model = Transformer(
         TransformerConfig.preset("test", sizes[0], target_vocabulary_size=sizes[1], **changes)
     )
     for n, weight in enumerate(model.weights):
         value = 0.6 * tf.random.stateless_normal(weight.shape, [n, 45]).numpy()
-        if len(weight.shape) == 1:  # a norm's scale stays about 1; a matrix begins at random
+        if len(weight.shape) == 1:  # the scale of a norm stays about 1; a matrix is random
             value += weight.value.numpy()
         if weight.path.endswith("target_embedding/embeddings"):
             value[EOS] *= 3
@@ -49,7 +49,7 @@ def random_model(tokenizer, **changes):
 
 
 def make_tokenizers():
-    """One for both sides, and one of two."""
+    """A tokenizer for both sides, and one with two vocabularies."""
     keras.utils.set_random_seed(3)
     return [
         Tokenizer.train(SOURCES, TARGETS, vocabulary_size=307),

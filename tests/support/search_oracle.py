@@ -1,4 +1,4 @@
-"""Search in plain Python: the second route. `log_probs_of(prefix)` is a list of V numbers."""
+"""Search in plain Python: the second route. `log_probs_of(prefix)` returns a list of V numbers."""
 
 import itertools
 import math
@@ -19,12 +19,12 @@ def log_softmax(x):
 
 
 def log_prob(log_probs_of, ids):
-    """log P of a sequence that ends with eos: the chain rule."""
+    """log P of a sequence that ends with eos, by the chain rule."""
     return math.fsum(log_probs_of(ids[:n])[ids[n]] for n in range(len(ids)))
 
 
 def continuations(prefix, size, max_length, forced=()):
-    """The tokens that may follow: nothing but eos at the last place, neither pad nor bos ever."""
+    """The tokens that may follow: only eos at the last position, never pad or bos."""
     if len(prefix) == max_length - 1:
         return [EOS]
     if len(prefix) < len(forced):
@@ -60,7 +60,7 @@ def greedy(log_probs_of, size, max_length):
 
 
 def beam(log_probs_of, size, max_length, width, alpha, form="gnmt", forced=()):
-    """W places; a finished hypothesis keeps its own among them; no early end."""
+    """A beam of W hypotheses; a finished one keeps its position; no early end."""
     *_, last = beams(log_probs_of, size, max_length, width, alpha, form, forced)
     return ranked(last, alpha, form)
 
@@ -86,12 +86,12 @@ def beams(log_probs_of, size, max_length, width, alpha, form="gnmt", forced=()):
 
 
 def repeats_ngram(ids, n):
-    """Whether the last n of `ids` stand among them before."""
+    """Whether the last n of `ids` occur together before."""
     return n > 0 and any(ids[k : k + n] == ids[-n:] for k in range(len(ids) - n))
 
 
 def penalised(logits, ids, penalty):
-    """The logits of tokens that `ids` has, divided where positive, multiplied where negative."""
+    """The logits of tokens in `ids`, divided where positive, multiplied where negative."""
     logits = np.array(logits, "float64")
     for token in set(ids):
         logits[token] = logits[token] / penalty if logits[token] > 0 else logits[token] * penalty
@@ -118,7 +118,7 @@ def beam_with(
     beta=0.0,
     attention_of=None,
 ):
-    """`beam` with every option. `attention_of(prefix)` is a list of S numbers."""
+    """`beam` with all options. `attention_of(prefix)` returns a list of S numbers."""
 
     def score(hypothesis):
         ids, gains = hypothesis

@@ -1,4 +1,4 @@
-"""The stored folders of T5, BART and Pegasus models, and what the originals say of them."""
+"""The stored folders of T5, BART and Pegasus models, with the results of the originals."""
 
 from stored import Stored
 
@@ -8,7 +8,7 @@ FOLDERS = (
     *(f"t5/{name}" for name in ("t5", "flan", "mt5", "madlad", "umt5")),
     *(f"bart/{name}" for name in ("bart", "bart-scaled", "pegasus", "pegasus-json")),
 )
-PEGASUS_UNK = 7  # 2 in its SentencePiece model, and 5 ids between
+PEGASUS_UNK = 7  # 2 in its SentencePiece model, plus 5 other ids
 
 
 STORED = Stored()
@@ -16,7 +16,8 @@ folder, answers, logits, copied = STORED.folder, STORED.answers, STORED.logits, 
 
 
 def our_ids(name, ids):
-    """Ids of the original as ours. What begins a target is our bos: the pad of T5 and Pegasus."""
+    """The original's ids as ours. The first id of a target is our bos; in T5 and Pegasus it is
+    pad."""
     if name.startswith("bart/bart"):
         return [{1: PAD, 2: EOS, 3: UNK}.get(n, 4 + n) for n in ids]
     unk = PEGASUS_UNK if name.startswith("bart/") else 2
@@ -25,5 +26,5 @@ def our_ids(name, ids):
 
 
 def unknown(name):
-    """The original's id of the unknown word."""
+    """The original's id of an unknown word."""
     return 3 if name.startswith("bart/bart") else PEGASUS_UNK if name.startswith("bart/") else 2

@@ -2,9 +2,9 @@
 
     PYTHON tests/support/seq2seq_training.py t5 data/multi30k t5 --minutes 10
 
-PYTHON is one with `torch`, `transformers`, `tokenizers` and `sentencepiece`. FOLDER is then what
-`tfformer import` reads: 3 + 3 layers of width 256 and 8,000 pieces for both languages, T5 1.1 with
-gated GELU or BART with byte-level BPE. One thread trains it for --minutes: long enough that its
+PYTHON has `torch`, `transformers`, `tokenizers` and `sentencepiece`. FOLDER is then a folder for
+`tfformer import`: 3 + 3 layers of width 256 and 8,000 pieces for both languages, T5 1.1 with gated
+GELU or BART with byte-level BPE. One thread trains it for --minutes: long enough that its
 translations end, not to make it good.
 """
 

@@ -1,4 +1,4 @@
-"""The table of what a `Translator` serves, and the limits and texts of the tests of signatures."""
+"""The table of the signatures of a `Translator`, and the limits and texts for their tests."""
 
 import pytest
 import tensorflow as tf
@@ -82,7 +82,7 @@ signatures = pytest.mark.parametrize("name", SIGNATURES)
 
 
 def arguments(name, tokenizer, texts=TEXTS):
-    """Inputs without a default value."""
+    """Values for the inputs without a default."""
     if name == "beam_search_ids":
         return [tokenizer.encode_source(tf.constant(texts)).to_tensor(PAD)]
     return [texts] * sum(n in ("text", "source", "target", "prefix") for n in SIGNATURES[name][0])

@@ -1,4 +1,4 @@
-"""What tests of a server share: a version beside others, requests, and waiting with a deadline."""
+"""For tests of a server: adding a version, requests, and waiting with a deadline."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ PREDICT = "/v1/models/tiny:predict"
 
 
 def wait_until(condition, seconds=SECONDS):
-    """What `condition()` gives as soon as it is true; AssertionError when that takes too long."""
+    """The value of `condition()` as soon as it is true; AssertionError if that takes too long."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} seconds"
@@ -35,9 +35,9 @@ def wait_until(condition, seconds=SECONDS):
 
 
 def add_version(model, base, version, warmup=True):
-    """A copy of a SavedModel appears in `base` as an exporter makes it appear: by a rename.
+    """Adds a copy of a SavedModel to `base` by a rename, as an exporter does.
 
-    Without `warmup` requests it is loaded sooner.
+    Without `warmup` requests it loads faster.
     """
     beside = base / f"partial-{version}"
     shutil.copytree(model, beside)
@@ -47,7 +47,7 @@ def add_version(model, base, version, warmup=True):
 
 
 def make_request(model, text=None, signature="", **inputs):
-    """A PredictRequest; what is no text is int32 or float32, as Python has it."""
+    """A PredictRequest; numbers become int32 or float32."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = model, signature
     inputs = inputs if text is None else {"text": text, **inputs}
@@ -61,7 +61,7 @@ def make_request(model, text=None, signature="", **inputs):
 
 @contextlib.contextmanager
 def refused(code, match=""):
-    """What is asked inside has this status, and details that hold `match`."""
+    """Checks that a request in this context gets this status, with details that contain `match`."""
     with pytest.raises(grpc.RpcError) as error:
         yield
     assert error.value.code().name == code, error.value
@@ -74,7 +74,7 @@ def predict_spec(name="tiny"):
 
 
 def flip(path, at=None):
-    """Damages a byte of a file, by default the middle one."""
+    """Damages a byte of a file, by default in the middle."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2 if at is None else at] ^= 0xFF
     path.write_bytes(data)
@@ -87,12 +87,12 @@ def flip_weights(model):
 
 
 def failed(report):
-    """{check: why} of those of a `Report` that were not passed."""
+    """{check: reason} of the failed checks of a `Report`."""
     return {check.name: check.detail for check in report.checks if not check.passed}
 
 
 def write_log(model, signatures):
-    """Warm-up requests of one text for these signatures."""
+    """Warm-up requests with one text for these signatures."""
     requests = read_warmup(model)
     with tf.io.TFRecordWriter(str(model / WARMUP_FILE)) as writer:
         for name in signatures:
@@ -103,9 +103,9 @@ def write_log(model, signatures):
 
 
 class Asked:
-    """A `LocalServer` and clients of it.
+    """A `LocalServer` and clients for it.
 
-    `predict(request)` and `ask(path, body)` go by gRPC and by REST.
+    `predict(request)` uses gRPC, `ask(path, body)` REST.
     """
 
     def __init__(self, server):
@@ -127,7 +127,7 @@ class Asked:
         return [text.decode() for text in found["translation"]]
 
     def served_version(self, model="tiny"):
-        """The number of the version that answers when none is named."""
+        """The number of the version that answers if none is named."""
         response = self.prediction.Predict(make_request(model, ["a"]), timeout=SECONDS)
         return response.model_spec.version.value
 
@@ -143,7 +143,7 @@ class Asked:
             return error.code, json.load(error)
 
     def states(self, model="tiny"):
-        """{version: (state, code, message)}, as the server says it by gRPC."""
+        """{version: (state, code, message)}, as the server returns it by gRPC."""
         request = get_model_status_pb2.GetModelStatusRequest()
         request.model_spec.name = model
         found = self.service.GetModelStatus(request, timeout=SECONDS).model_version_status

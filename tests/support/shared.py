@@ -6,9 +6,9 @@ import shutil
 
 
 def once(tmp_path_factory, name, make):
-    """The folder `name`, made by `make(folder)` in the first process that asks for it."""
+    """The folder `name`, made by `make(folder)` in the first process that needs it."""
     root = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # it has a folder of its own beside the others
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each process has its own folder beside the others
         root = root.parent
     folder, partial = root / name, root / f"partial-{name}"
     with (root / f"{name}.lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""A training that is stopped in the middle, and one that is not."""
+"""Compares a training that is stopped in the middle with one that is not."""
 
 import os
 import signal
@@ -12,17 +12,17 @@ from training.data.batches import Batches
 
 
 def assert_goes_on(arguments, run, whole, batches=Batches, at=7):
-    """A training that is stopped in the middle of its second epoch and resumed by the same words
-    comes to what one came to that was not, bit for bit.
+    """Stops a training in the middle of its second epoch and resumes it by the same command. The
+    result must be that of an uninterrupted training, bit for bit.
 
-    It is validated at the end alone, which changes nothing of what is learned.
+    It is validated only at the end, which does not change what it learns.
 
     Args:
         arguments: of the training, for the folder `run`.
-        run: the folder, which is not there.
-        whole: the folder of the training that was not stopped.
+        run: the folder, which must not exist.
+        whole: the folder of the uninterrupted training.
         batches: the class of its batches.
-        at: batches of the second epoch before it is stopped.
+        at: the number of batches of the second epoch before it is stopped.
     """
     tokens, arguments = batches.tokens, [*arguments, "--validate-every", "2"]
 

@@ -1,4 +1,4 @@
-"""Folders of small original models in tests/data, and what the originals say of them."""
+"""Folders of small original models in tests/data, with the results of the originals."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from paths import DATA
 
 
 class Stored:
-    """The folders below tests/data/ROOT."""
+    """The folders in tests/data/ROOT."""
 
     def __init__(self, root="."):
         self.root = DATA / root
@@ -25,5 +25,5 @@ class Stored:
             return [file[str(n)] for n in range(len(file.files))]
 
     def copied(self, name, to):
-        """A folder of one's own."""
+        """A copy of a folder."""
         return shutil.copytree(self.folder(name), to)

@@ -1,11 +1,11 @@
-"""T5 of Hugging Face: small folders with what the original says of them, or answers to lines.
+"""T5 of Hugging Face: small folders with the original's results, or answers to lines.
 
     PYTHON tests/support/t5_original.py write tests/data/t5
     PYTHON tests/support/t5_original.py answer FOLDER < lines.txt > answers.json
 
-PYTHON is one with `torch`, `transformers`, `sentencepiece` and `safetensors`; nothing of this
-project is imported. The small models have learned sentences that are made here, a little: so their
-translations end, and differ.
+PYTHON has `torch`, `transformers`, `sentencepiece` and `safetensors`; it imports nothing of this
+project. The small models are trained briefly on artificial sentences, so that their translations
+end and differ.
 """
 
 import itertools
@@ -41,7 +41,7 @@ SOURCES = [
     "a lake <2fr>",
 ]
 
-# Each is {options of the configuration}, and what is written how.
+# Each is {options of the configuration}, and how the folder is written.
 FOLDERS = {
     "t5": dict(
         kind=(T5Config, T5ForConditionalGeneration),
@@ -116,7 +116,7 @@ def write_vocabulary(folder, codes, bytes):
 def made(seed, size, kind, config, generation, untied):
     torch.manual_seed(seed)
     ids = dict(pad_token_id=0, decoder_start_token_id=0, eos_token_id=1)
-    # At the length limit a translation ends with eos, as here.
+    # At the maximum length a translation ends with eos, as here.
     forced = dict(forced_eos_token_id=1)
     options = dict(vocab_size=size + 5, d_model=18, num_heads=2, d_ff=17, dropout_rate=0.0, **ids)
     model = kind[1](kind[0](**{**options, **config}))
@@ -170,7 +170,7 @@ def save(model, tokenizer, folder, file, json):
 
 
 def answer(folder, sources):
-    """Writes what the original says of a folder and these sources."""
+    """Writes the original's results for a folder and these sources."""
     model, tokenizer = load(folder)
     found = marian.answers(model, tokenizer, sources)
     found |= {"sources": sources, "targets": marian.TARGETS}

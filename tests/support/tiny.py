@@ -1,4 +1,4 @@
-"""A tiny model of random weights that answers with words, for tests of what is around a model."""
+"""A tiny model with random weights whose answers are words, for tests of other parts."""
 
 import functools
 import random
@@ -11,22 +11,22 @@ import tfformer
 from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 from tfformer.config import EOS
 
-# The limits of the model that is served to tests: `served_model` of conftest.py.
+# The limits of the model that `served_model` in conftest.py serves.
 SERVED = {"max_source_length": 17, "max_target_length": 13, "max_batch_size": 37}
-FIRST_BYTE = 4  # of the 256 that stand behind the special ids
+FIRST_BYTE = 4  # of the 256 bytes, which come after the special ids
 WORDS = "a little house by the lake with trees and nobody in it".split()
 
 
 def sentences(count, maximum=7, seed=7):
-    """The same `count` texts of up to `maximum` words for the same seed."""
+    """`count` texts of up to `maximum` words, the same for the same seed."""
     rng = random.Random(seed)
     return [" ".join(rng.choices(WORDS, k=rng.randint(1, maximum))) for _ in range(count)]
 
 
 def make_translator(**options):
-    """A `Translator`, the same each time; `options` are its own.
+    """The same `Translator` each time; `options` are its own.
 
-    Nothing is seeded: that would end the tokenizers of all that there is.
+    Nothing is seeded, because that would end all existing tokenizers.
     """
     tokenizer = Tokenizer.train(sentences(97), vocabulary_size=347)
     config = TransformerConfig.preset(
@@ -35,12 +35,12 @@ def make_translator(**options):
     model = Transformer(config)
     rng = np.random.default_rng(3)
     for weight in model.trainable_variables:
-        # The source is heard loudly: texts differ in their translations.
+        # Cross-attention is strong, so different texts have different translations.
         scale = 2.3 if "cross_attention" in weight.path else 0.4
         mean = 1.0 if weight.path.endswith("gamma") else 0.0
         weight.assign(rng.normal(mean, scale, size=weight.shape))
-    # The decoder's last gain and shift are known, so this is a constant in the logit of a token:
-    # single bytes are unlikely, and eos is likely enough.
+    # The decoder's last gain and shift are known, so this adds a constant to the logits of tokens:
+    # single bytes become unlikely, and eos likely enough.
     kernel = rng.normal(scale=0.6, size=model.output_projection.kernel.shape)
     beta = model.decoder.layers[-1].feed_forward_residual.layer_norm.beta.numpy()
     constant = beta / (beta @ beta)
@@ -56,9 +56,9 @@ def _served():
 
 
 def translator_served():
-    """The `Translator` of SERVED, whose graphs were traced by who had it before.
+    """The `Translator` of SERVED, with the graphs traced so far.
 
-    It is another one if something was seeded since.
+    If something was seeded since, it is a new one.
     """
     translator = _served()
     try:
@@ -70,7 +70,7 @@ def translator_served():
 
 
 def save_version(translator, base, version, signatures=None):
-    """Writes a version with its warm-up requests, without the minute that verifying it takes."""
+    """Writes a version with its warm-up requests, without verifying it, which takes a minute."""
     from export.artifacts.examples import warmup_requests
     from export.verification.warmup import write_warmup
 
@@ -81,10 +81,10 @@ def save_version(translator, base, version, signatures=None):
 
 
 def save_run(directory, make_tokenizer, search, **changes):
-    """A run directory of 1 + 1 layers whose answers are not flat; returns it.
+    """Writes a run directory with 1 + 1 layers and distributions that are not flat; returns it.
 
     Args:
-        make_tokenizer: called behind the seeding, which ends all tokenizers that there are.
+        make_tokenizer: called after seeding, which ends all existing tokenizers.
         search: of the run.
         changes: of the preset `"test"`.
     """
@@ -100,8 +100,8 @@ def save_run(directory, make_tokenizer, search, **changes):
 
 
 def save_small_run(directory):
-    """`save_run` with a vocabulary of 97 of the sentences, and sources and targets of at most 17
-    and 11 tokens."""
+    """`save_run` with a vocabulary of 97 pieces, and sources and targets of at most 17 and 11
+    tokens."""
     search = {"max_source_length": 17, "max_target_length": 11}
     texts = sentences(97)
     return save_run(directory, lambda: Tokenizer.train(texts, vocabulary_size=347), search)

@@ -1,11 +1,11 @@
-"""A small disk in memory, in a name space of its own: when its holder ends, it is gone."""
+"""A small disk in memory, in its own name space; it ends with its process."""
 
 import contextlib
 import os
 import subprocess
 from pathlib import Path
 
-# What a process that is to see it runs first; it must have one thread.
+# A process that uses the disk runs this first; it must have one thread.
 JOIN = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -15,12 +15,12 @@ if libc.setns(os.open("/proc/{pid}/ns/mnt", os.O_RDONLY), 0x00020000):
 
 
 class Tmpfs:
-    """A disk that is mounted on `path` for its holder, and for whoever runs `join` first.
+    """A disk that is mounted on `path` for its process, and for processes that run `join` first.
 
     Attributes:
-        path: where it is, for these.
-        seen: where it is for all others.
-        join: a program of Python.
+        path: its path in these processes.
+        seen: its path in all others.
+        join: a Python program.
     """
 
     def __init__(self, path, pid):
@@ -29,7 +29,7 @@ class Tmpfs:
 
     @contextlib.contextmanager
     def room(self, size):
-        """Inside, no more than so many bytes are free."""
+        """In this context, at most so many bytes are free."""
         free = os.statvfs(self.seen)
         filler = self.seen / "filler"
         with filler.open("wb") as file:
@@ -42,7 +42,7 @@ class Tmpfs:
 
 @contextlib.contextmanager
 def mounted(path, size):
-    """A `Tmpfs` of so many bytes; None where nobody may mount one."""
+    """A `Tmpfs` of so many bytes; None if mounting is not allowed."""
     mount = 'mount -t tmpfs -o size="$2" none "$1" && echo mounted && exec cat >/dev/null'
     try:
         holder = subprocess.Popen(

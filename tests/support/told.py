@@ -1,4 +1,4 @@
-"""A server that answers as it is told, for tests of clients."""
+"""A server with fixed answers, for tests of clients."""
 
 import http.server
 import json
@@ -11,9 +11,9 @@ ANSWER = (200, {"outputs": {"translation": ["Haus"]}})
 
 
 class Told:
-    """Answers with each of `answers`, (status, body), the last one again and again.
+    """Answers with each of `answers`, (status, body), and repeats the last one.
 
-    Of a redirection the body is where it leads. With a `certificate` it speaks TLS.
+    The body of a redirection is its target. With a `certificate` it uses TLS.
 
     Attributes:
         asked: the paths; `tokens`: the header `Authorization` of each.
@@ -38,7 +38,7 @@ class Told:
                 self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
 
             def log_message(self, *_):
-                """Says nothing."""
+                """Logs nothing."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         if certificate:

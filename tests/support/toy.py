@@ -1,4 +1,4 @@
-"""A step function over a random table, and what every search result keeps."""
+"""A step function over a random table, and rules that each search result must follow."""
 
 import numpy as np
 import search_oracle as oracle
@@ -12,10 +12,9 @@ FACTORS = np.random.default_rng(3).integers(1, ROWS, size=64)
 
 
 class Toy:
-    """Logits that depend on the sentence and on the whole prefix, which only the state knows.
+    """Logits that depend on the sentence and on the whole prefix, which only the state has.
 
-    The memory is the sentence's table, the cache the tokens fed at each position, and their
-    doubles.
+    The memory is the sentence's table; the cache has the token at each position, and its double.
     """
 
     def __init__(self, seed=0, batch=2, size=V, eos_bonus=0.0):
@@ -34,7 +33,7 @@ class Toy:
         tokens, others = state.cache
         tokens = tf.where(now, ids[:, None], tokens)
         doubled = tf.where(now, 2 * ids[:, None], others["doubled"])
-        # Each hypothesis sees one place at each position up to this one.
+        # Each hypothesis sees one token at each position up to this one.
         known = tf.reduce_sum(tf.where(visible, tokens[:, None], 0), axis=-1)[:, :, : position + 1]
         if tf.executing_eagerly():
             np.testing.assert_array_equal(doubled, 2 * tokens)
@@ -57,7 +56,7 @@ class Toy:
 
 
 def sequences(found, b=0):
-    """The found token ids of a sentence without padding, as tuples."""
+    """The token ids found for a sentence, without padding, as tuples."""
     lengths = np.array(found.lengths[b])
     return [
         tuple(row[:n].tolist())
@@ -73,7 +72,7 @@ def assert_found(found, b, expected):
 
 
 def assert_complete(found, max_length):
-    """What every result keeps: eos at the end and nowhere else, no bos, padding behind."""
+    """Checks rules for each result: eos at the end and nowhere else, no bos, padding after it."""
     token_ids, lengths = np.array(found.token_ids), np.array(found.lengths)
     assert token_ids.dtype == lengths.dtype == np.int32
     assert token_ids.shape[2] <= max_length

@@ -21,7 +21,7 @@ V, ROWS, STEPS = 53, 12, 5
 
 
 def batches():
-    """Rows of 1 to 11 tokens; the even ones, which are replica 0's, are longer by far."""
+    """Rows of 1 to 11 tokens; the even ones, for replica 0, are much longer."""
     rng = np.random.default_rng(5)
     for _ in range(STEPS):
         ids = rng.integers(4, V, size=(ROWS, 11)).astype("int32")
@@ -31,7 +31,7 @@ def batches():
 
 
 class Shards:
-    """`batches` as `Strategy` asks for them."""
+    """`batches` with the interface that `Strategy` needs."""
 
     def dataset(self, epoch, skip, shards=(0,), count=1):
         rows = [ids[n::count] for ids in batches() for n in shards]
@@ -59,10 +59,10 @@ def save(folder, name, model, history, evaluated):
 
 
 def plain_fit(folder, strategy):
-    """What anybody writes: Keras's own step, the dataset split by TensorFlow."""
+    """A usual program: Keras's own step, the dataset split by TensorFlow."""
     with strategy.scope():
         model = compiled(Transformer, keras.optimizers.SGD(0.3, momentum=0.9))
-    # Each half of a batch is one replica's.
+    # Each half of a batch is for one replica.
     ids = np.stack([np.concatenate([ids[::2], ids[1::2]]) for ids in batches()])
     dataset = tf.data.Dataset.from_tensor_slices(ids.reshape(-1, 11)).batch(ROWS)
     dataset = dataset.map(lambda ids: ({"source_ids": ids, "target_ids": ids}, ids))
@@ -72,7 +72,7 @@ def plain_fit(folder, strategy):
 
 
 def our_fit(folder, strategy, make):
-    """As `training.trainer.fit` does; gradients are clipped in every step."""
+    """As in `training.trainer.fit`; gradients are clipped in each step."""
     with strategy.scope():
         model = compiled(make, Adam(0.01, epsilon=1e-4, global_clipnorm=0.1))
     dataset, history = strategy.dataset(Shards()), {}
@@ -84,7 +84,8 @@ def our_fit(folder, strategy, make):
 
 
 def dropout(folder, strategy):
-    """What each replica drops, three times: after making, a step, and putting the seed back."""
+    """What each replica drops, three times: after creation, after a step, after resetting the
+    seed."""
     with strategy.scope():
         layer = keras.layers.Dropout(0.5)
         model = keras.Sequential([keras.Input([101]), layer])

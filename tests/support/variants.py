@@ -1,10 +1,10 @@
-"""Small Transformers, one for each kind: every value of every option in few models."""
+"""A few small Transformers that together have each value of each option."""
 
 from tfformer import Transformer, TransformerConfig
 
 VOCABULARY = 17
 
-# Each value of each option at least once, in few models.
+# Each value of each option occurs at least once.
 VARIANTS = {
     "paper": {},
     "pre": {"norm": "pre", "tie_embeddings": "target"},
@@ -37,7 +37,7 @@ VARIANTS = {
 
 
 def make(variant="paper", dtype=None, **changes):
-    """1 encoder layer, 2 decoder layers, sizes prime where they can be."""
+    """1 encoder layer, 2 decoder layers, sizes that are prime where possible."""
     depth = {"num_encoder_layers": 1, "num_decoder_layers": 2}
     config = TransformerConfig.preset(
         "test", VOCABULARY, **{**depth, **VARIANTS[variant], **changes}

@@ -1,12 +1,13 @@
-"""Hypotheses led through a step function one position at a time, in whatever beam each stands."""
+"""Runs hypotheses through a step function, one position at a time, while they move among the
+beams."""
 
 import numpy as np
 import tensorflow as tf
 
 
 def steps(inference, source_ids, beams, places):
-    """Logits [B, W, T, V] of the hypotheses `beams` [B, W, T], of which w stands in the beam
-    `places[t][w]` at position t."""
+    """Logits [B, W, T, V] of the hypotheses `beams` [B, W, T]; at position t, hypothesis w is in
+    the beam `places[t][w]`."""
     source_ids = tf.constant(source_ids)
     (size, width, length), sources = beams.shape, source_ids.shape[1]
     state = inference.start(source_ids, width)

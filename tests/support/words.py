@@ -1,4 +1,5 @@
-"""Texts of a few words in two languages, and a model of random weights that answers with words."""
+"""Texts of a few words in two languages, and a model with random weights whose answers are
+words."""
 
 import functools
 import random
@@ -14,7 +15,7 @@ WORDS = (
     "a little house by the lake with trees year 1987 2031 isn't"
 ).split()
 
-# For `make_model`, where more layers show nothing more.
+# For `make_model`; more layers would not test more.
 FEW_LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 2}
 
 
@@ -24,7 +25,7 @@ def sentences(seed, count, maximum=4):
 
 
 def make_model(tokenizer, seed=13, bonus=5, **changes):
-    """A model whose logits are neither flat nor all of one token, and that knows to stop."""
+    """A model whose logits are neither flat nor all of one token, and whose translations end."""
     config = TransformerConfig.preset(
         "test",
         tokenizer.source_vocabulary_size,
@@ -33,12 +34,12 @@ def make_model(tokenizer, seed=13, bonus=5, **changes):
     )
     model, rng = Transformer(config), np.random.default_rng(seed)
     for variable in model.trainable_variables:
-        # The source is heard loudly: texts differ in their translations.
+        # Cross-attention is strong, so different texts have different translations.
         scale = 2.3 if "cross_attention" in variable.path else 0.4
         mean = 1.0 if variable.path.endswith("gamma") else 0.0
         variable.assign(rng.normal(mean, scale, size=variable.shape))
     kernel = rng.normal(scale=0.6, size=model.output_projection.kernel.shape)
-    # The decoder's last gain and shift are known, so this raises the logit of eos by a constant.
+    # The decoder's last gain and shift are known, so this adds a constant to the logit of eos.
     beta = model.decoder.layers[-1].feed_forward_residual.layer_norm.beta.numpy()
     kernel[:, EOS] = bonus * beta / (beta @ beta)
     model.output_projection.kernel.assign(kernel)
@@ -46,14 +47,15 @@ def make_model(tokenizer, seed=13, bonus=5, **changes):
 
 
 def make_tokenizer():
-    """Two models: a mix-up of the sides cannot hide."""
+    """Two different models, so that an exchange of the sides is noticed."""
     source = Tokenizer.train(sentences(1, 300), vocabulary_size=409, kind="bpe")
     target = Tokenizer.train(WORDS[5:] * 20, vocabulary_size=367, kind="bpe")
     return Tokenizer(source.source_model, target.source_model)
 
 
 def logits_of(model, source_ids):
-    """`logits_of(model, ids)(prefix)`: of the next token, by the whole model in NumPy, no cache."""
+    """`logits_of(model, ids)(prefix)`: logits of the next token, by the whole model in NumPy, no
+    cache."""
 
     @functools.cache
     def of(prefix):

@@ -16,7 +16,7 @@ from tfformer.run import load_model, model_weights
 from training import train as command
 
 RECIPE = str(SUPPORT / "killing_recipe.py")
-# Of a test that kills at random. Ten take ten minutes.
+# The number of kills in a test with random kills. Ten take ten minutes.
 KILLS = int(os.environ.get("TFFORMER_KILLS", 2))
 
 
@@ -32,7 +32,7 @@ def free_ports(count):
 
 
 class Workers:
-    """`count` processes of one training, the first of them the chief.
+    """`count` processes of one training; the first is the chief.
 
     Args:
         run: the run directory.
@@ -45,7 +45,7 @@ class Workers:
     def __init__(self, run, *options, count=1, die=(), **environment):
         cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(count)]}
         arguments = [RECIPE, "--run", str(run), *options]
-        # A run that goes on knows it.
+        # A resumed run has its workers stored.
         if count > 1 and not (Path(run) / "prepared").exists():
             arguments += ["--strategy", "multiworker"]
         environment = {"OPTIMIZER": "muon", **environment}
@@ -55,7 +55,7 @@ class Workers:
             own = {"TF_CONFIG": json.dumps(config)} if count > 1 else {}
             if index in dict(die):
                 own["DIE"] = dict(die)[index]
-            # A file: nobody reads while they run, and a pipe fills up.
+            # A file, because nobody reads a pipe while they run, so it would fill up.
             self.errors.append(tempfile.NamedTemporaryFile("a+"))
             variables = {**environment, **own}
             process = processes.begin("training.train", arguments, variables, self.errors[-1])
@@ -68,7 +68,7 @@ class Workers:
         self.kill()
 
     def kill(self):
-        """SIGKILL to all that still run."""
+        """Sends SIGKILL to all that still run."""
         for process in self.processes:
             process.kill()
             process.wait()
@@ -99,13 +99,13 @@ def train(run, *options, count=1, **environment):
 
 
 def alone(run, *options, **environment):
-    """Runs the command in one process, with the environment that `Workers` have."""
+    """Runs the command in one process, with the environment of `Workers`."""
     environment = {"OPTIMIZER": "muon", "TF_CONFIG": os.environ.get("TF_CONFIG"), **environment}
     return processes.train([RECIPE, "--run", str(run), *options], environment)
 
 
 def last_state(run):
-    """The arrays of the last checkpoint, and its progress without clock and speed."""
+    """The arrays of the last checkpoint, and its progress without time and speed."""
     arrays = unpack((Path(run) / "checkpoints" / "last.npz").read_bytes())
     progress = json.loads(arrays.pop("progress").tobytes())
     for figures in (progress, *progress["history"]):
@@ -116,10 +116,10 @@ def last_state(run):
 
 
 def assert_same_state(run, expected):
-    """Weights, moments and random generators are the same, bit for bit, and so is the place.
+    """Weights, moments and random generators are the same, bit for bit, and so is the position.
 
-    The metrics of the epoch may differ in the last bit: a resumed worker adds to the sum of all,
-    not to its own.
+    The metrics of the epoch may differ in the last bit, because a resumed worker adds to the sum
+    over all workers instead of its own.
     """
     (ours, progress), (theirs, expected_progress) = last_state(run), last_state(expected)
     assert ours.keys() == theirs.keys()
@@ -138,11 +138,12 @@ def assert_same_state(run, expected):
 
 
 def assert_close_weights(run, expected, epoch):
-    """The weights behind an epoch are the same to 1e-5.
+    """The weights after an epoch are the same to 1e-5.
 
-    But for the biases of keys: one is added to all the scores of a query alike, so its gradient is
-    rounding alone, of which Adam makes steps as large as any. Where a gradient nearly cancels, Adam
-    enlarges its rounding too: one weight in 4,200, of 0.15, is off by a little over 1e-5.
+    Exceptions are biases of keys: such a bias is added to all scores of a query, so its gradient is
+    rounding error alone, which Adam turns into full steps. If a gradient almost cancels, Adam
+    enlarges its rounding error too: one weight of 4,200, of size 0.15, differs by a little over
+    1e-5.
     """
     name = f"checkpoints/epoch-{epoch}.npz"
     ours, theirs = (unpack((Path(r) / name).read_bytes()) for r in (run, expected))
@@ -153,13 +154,13 @@ def assert_close_weights(run, expected, epoch):
 
 
 def start(run, *options, die=None, cores=2, **kwargs):
-    """Runs the command in a process of its own, each batch in so many parts side by side."""
+    """Starts the command in a process; each batch is computed in so many parallel parts."""
     arguments = [RECIPE, "--run", str(run), f"--cores={cores}", *options]
     return processes.train(arguments, {"DIE": die} if die else {}, **kwargs)
 
 
 def fails(arguments, capsys, code):
-    """The one line that the command, in this process, fails with."""
+    """Runs the command in this process; returns its error line."""
     try:
         assert command.main(arguments) == code
     except SystemExit as stop:

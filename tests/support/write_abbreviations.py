@@ -36,7 +36,7 @@ ORDINARY = (
 
 
 def is_word(text):
-    """Two letters or more of Latin, Cyrillic or Greek, and their marks."""
+    """At least two letters of Latin, Cyrillic or Greek, with their marks."""
     letters = [letter for letter in text if not unicodedata.category(letter).startswith("M")]
     scripts = ("LATIN", "CYRILLIC", "GREEK")
     return len(letters) > 1 and all(

@@ -23,7 +23,7 @@ SOURCE = {"source_ids": [[5, 7, 4, 3], [6, 3, 0, 0]], "target_ids": [[2, 5, 6], 
 
 
 def functional(layer, *inputs):
-    """A model of this one layer; an input is its shape without the batch, or "ids"."""
+    """A model with only this layer; an input is its shape without the batch, or "ids"."""
     keras_inputs = [
         keras.Input([None], dtype="int32") if given == "ids" else keras.Input(given)
         for given in inputs
@@ -80,7 +80,7 @@ def models():
 
 
 def configurations():
-    """What Keras writes of objects that are no model: {name: object}."""
+    """The configurations that Keras writes for objects that are not models: {name: object}."""
     return {
         "residual": Residual(0.2, "pre", name="residual"),
         "schedule": tfformer.WarmupSchedule(14, 17, 0.5, total_steps=101, cooldown_steps=11),
@@ -91,7 +91,7 @@ def configurations():
 
 
 def compiled(model, inputs):
-    """With the schedule, the loss and the metrics, a step old."""
+    """The model after one step, compiled with the schedule, the loss and the metrics."""
     model.compile(
         keras.optimizers.Adam(tfformer.WarmupSchedule(14, 17), beta_2=0.98, epsilon=1e-9),
         tfformer.SmoothedCrossEntropy(0.1),

@@ -1,4 +1,4 @@
-"""Every command that writes or prints something, ready to be asked in a folder of its own."""
+"""Each command that writes or prints something, with arguments for a folder."""
 
 import gzip
 import shutil
@@ -14,7 +14,7 @@ from training.multi30k import SPLITS
 
 TRAIN = ["--cores=1", "--r-drop=0", "--both-ways=0", "--batch-tokens=512", "--checkpoint-steps=3"]
 TEST_SET = ["--recipe", RECIPE, "--split", "val"]
-# What an export compares writes nothing, and one signature is enough.
+# Comparisons write nothing, so they are skipped, and one signature is enough.
 SHORT_EXPORT = """
 from export import saved_model
 from export.verification.graph import read_graph, read_variables
@@ -34,12 +34,12 @@ class Writer:
     """A command in a folder.
 
     Args:
-        words: a function of (what there is to read, the folder): its arguments.
+        words: a function of (the given files, the folder): its arguments.
         prints: its result is on standard output; a closed one is an error.
-        there: a function of (what there is to read, the folder) that puts there what it changes.
-        reads: the text that it reads from standard input.
-        before: a program of Python that its process runs before.
-        files: whether it writes any.
+        there: a function of (the given files, the folder) that writes what the command changes.
+        reads: its standard input.
+        before: a Python program that its process runs first.
+        files: whether it writes any files.
     """
 
     def __init__(self, words, prints=False, there=None, reads="", before="", files=True):
@@ -152,7 +152,7 @@ WRITERS = {
         lambda given, folder: [given.model, folder / "out", given.source, given.packed],
     ),
 }  # fmt: skip
-# Why others are none of them.
+# The reasons why other commands are not listed.
 ELSEWHERE = {
     "export.keras_hub": "it writes by the functions of export.saved_model",
     "export.client": "tests/export/test_client_hostile.py",
@@ -162,9 +162,9 @@ ELSEWHERE = {
 
 
 def make_given(folder, model, write=True):
-    """What there is to read in a folder; `model` is a version that is served.
+    """Makes the given files in a folder; `model` is a served version.
 
-    With `write` the folder is made, and all in it but the runs.
+    With `write`, everything but the runs is made.
     """
     given = SimpleNamespace(
         run=folder / "run", half=folder / "half", tiny=folder / "tiny", model=Path(model),
