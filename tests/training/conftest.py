@@ -1,4 +1,4 @@
-"""Fixtures of the tests of training: one finished run that all look at, copies, text files."""
+"""Fixtures for the tests of training: one finished run for all, copies of it, text files."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from tfformer import run
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """A training to its end that nothing has stopped; not to be changed."""
+    """An uninterrupted training; tests must not change it."""
 
     def make(folder):
         done = start(folder / "run")
@@ -25,12 +25,11 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def loaded_once():
-    """`load_service` and `load_translator` of `tfformer.run` give one service for all runs that are
-    alike.
+    """`load_service` and `load_translator` of `tfformer.run` return one service for all equal runs.
 
-    Its graphs are traced once, where the commands would trace those of each run that they load.
-    (Keras's `set_random_seed` frees the tables of a tokenizer: then it is loaded anew.) A run with
-    damaged weights is like one without: not for tests of that.
+    So its graphs are traced only once. (Keras's `set_random_seed` frees the tables of a tokenizer;
+    then it is loaded again.) A run with damaged weights counts as equal to an undamaged one, so
+    this is not for tests of damage.
     """
     load, known = run.load_service, {}
 
@@ -55,13 +54,13 @@ def _lives(service):
 
 @pytest.fixture
 def begun(finished, tmp_path):
-    """A copy, to be damaged."""
+    """A copy for the test to damage."""
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
 @pytest.fixture
 def files(tmp_path):
-    """Writes text files and gives the arguments that name them."""
+    """Writes text files; returns the arguments that name them."""
 
     def write(source=b"a b c\n" * 7, target=b"c b a\n" * 7):
         paths = []

@@ -1,4 +1,4 @@
-"""The mean of runs is that of their weights, of runs that are alike; nothing is half written."""
+"""The average of runs is the mean of their weights, if they are alike; nothing is half written."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ SEARCH = {"max_source_length": 17, "max_target_length": 11}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Three runs of one model and vocabulary, whose weights differ everywhere."""
+    """Three runs of one model and vocabulary, with different weights."""
     base = tmp_path_factory.mktemp("runs")
     first = tiny.save_small_run(base / "0")
     model, tokenizer = tfformer.load(first)
@@ -71,7 +71,7 @@ def test_a_run_that_is_named_twice_counts_twice(runs, tmp_path):
 
 
 def changed(directory, folder, edit):
-    """A copy of a run, whose configuration was edited."""
+    """A copy of a run with an edited configuration."""
     copy = shutil.copytree(directory, folder)
     config = json.loads((copy / "config.json").read_text())
     edit(config)

@@ -1,4 +1,4 @@
-"""Runs side by side: scores as evaluation gives them, and which differences are not chance."""
+"""Runs are compared: scores as in evaluation, and the significance of differences."""
 
 import json
 import random
@@ -16,7 +16,7 @@ from training.report.history import read_history
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two runs of one model, of which the second may write one token at most."""
+    """Two runs of one model; the second may write at most one token."""
     translator = tiny.make_translator(max_source_length=17, max_target_length=13)
     folder = tmp_path_factory.mktemp("runs")
     for name, maximum in (("a", 13), ("b", 3)):
@@ -28,7 +28,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pairs(runs, loaded_once):
-    """What the first run answers, a fifth of it made wrong."""
+    """The first run's translations, a fifth of them made wrong."""
     translator = loaded_once(runs[0])
     texts = tiny.sentences(61)
     return [
@@ -62,7 +62,7 @@ def test_a_difference_by_chance_is_not_significant():
 
 
 def test_texts_without_a_common_4_gram_differ_too():
-    """Their BLEU is smoothed, in the table as in the resamples."""
+    """Their BLEU is smoothed, in the table and in the resamples."""
     references = ["a red bird flies far away", "the old man walks home now"] * 30
     good = ["a red bird sings far away", "the old man runs home now"] * 30
     bad = ["red a flies bird away far", "old the walks man now home"] * 30
@@ -117,7 +117,8 @@ def test_names_tell_the_runs_apart(tmp_path):
 
 @pytest.fixture
 def seeds(runs, tmp_path):
-    """Makes a run of a seed, with other settings or another corpus; gives its directory."""
+    """Makes a run with a seed, perhaps with other settings or another corpus; returns its
+    directory."""
 
     def make(name, seed, changes=(), corpus="c0"):
         run = shutil.copytree(runs[0], tmp_path / name)
@@ -191,7 +192,7 @@ def test_curves_of_different_validation_corpora_are_not_laid_over_each_other(see
     rows = dict(zip(names, map(read_history, runs), strict=True)) | {"never": [], "x": [], "y": []}
     rows["x"] = rows["y"] = rows["a"]
     corpora = dict(zip(names, map(compare.validated_on, runs), strict=True))
-    corpora |= {"x": compare.validated_on(tmp_path), "y": None}  # not known: perhaps the same
+    corpora |= {"x": compare.validated_on(tmp_path), "y": None}  # unknown, so perhaps the same
     assert corpora["a"] == "v0" and corpora["x"] is None
     assert compare.panels(rows, corpora) == [["a", "c"], ["b"], ["x"], ["y"]]
     assert compare.panels({"never": []}, corpora) == []

@@ -1,4 +1,4 @@
-"""A prepared corpus that has changed since is noticed before a step is made of it."""
+"""If a prepared corpus has changed, a training notices it before the first step."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from training.train import parser, read_recipe
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run that is prepared, and not a step further."""
+    """A run that is prepared and has no steps."""
     folder = tmp_path_factory.mktemp("damage")
     for side in ("source", "target"):
         (folder / side).write_text("".join(f"{side} {n} {n * n}\n" for n in range(197)))
@@ -25,7 +25,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def prepared(whole, tmp_path):
-    """A copy, to be damaged."""
+    """A copy for the test to damage."""
     return shutil.copytree(whole, tmp_path / "run") / PREPARED
 
 
@@ -57,7 +57,7 @@ def test_a_file_that_changed_is_named(prepared, name, damage, capsys):
 
 @pytest.mark.parametrize("name, key", [(SETTINGS, "seed"), (CORPUS, "origin")])
 def test_a_number_of_the_settings(prepared, name, key, capsys):
-    """They have their own checksum, for settings change when a run is resumed."""
+    """They have their own checksum, because resuming a run changes settings."""
     text = json.loads((prepared / name).read_text())
     (prepared / name).write_text(json.dumps({**text, key: 13}))
     error = fails(["--run", str(prepared.parent), "--resume"], capsys, 1)

@@ -1,4 +1,4 @@
-"""More pairs from those that there are: none twice, none lost to a kill, the same by any road."""
+"""More pairs from a corpus: none twice, none lost by a kill, always the same result."""
 
 import json
 import shutil
@@ -13,8 +13,8 @@ from training.trainer.lock import alone
 pytestmark = pytest.mark.usefixtures("loaded_once")
 PAIRS = [("a", "x"), ("b", "y"), ("c", "x")]
 SAYS = {
-    "one": {"a": "x", "b": "z", "c": " "},  # "x" is there already, " " is blank
-    "two": {"a": "w", "b": "z", "c": "v"},  # "z" comes twice
+    "one": {"a": "x", "b": "z", "c": " "},  # "x" exists already, " " is blank
+    "two": {"a": "w", "b": "z", "c": "v"},  # "z" occurs twice
     "back": {"x": "a", "y": "d"},
 }
 
@@ -65,7 +65,7 @@ def test_the_command_writes_what_the_run_says(run, corpus, tmp_path, monkeypatch
 
 
 def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, loaded_once):
-    """Killed in the middle of a line, after five that were written."""
+    """Killed in the middle of a line, after five written lines."""
     lines = 5
     monkeypatch.setattr(diversify, "CHUNK", lines)
     whole = diversify.translated(run, corpus[0], tmp_path, 7)
@@ -92,7 +92,7 @@ def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, loaded_onc
     assert asked == corpus[0][lines:]
     assert path.read_bytes() == content
     assert not part.exists()
-    # What is there is not made again; other texts are.
+    # Existing translations are not made again; other texts are translated.
     asked.clear()
     assert diversify.translated(run, corpus[0], tmp_path, 7) == whole
     assert not asked
@@ -117,7 +117,7 @@ def test_a_mistake_is_one_line(run, corpus, tmp_path, capsys):
 
 
 def changed(run, folder, **fields):
-    """A copy of the run, whose configuration has other fields."""
+    """A copy of the run whose configuration has other fields."""
     copy = shutil.copytree(run, folder / "changed")
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, **fields}))
@@ -131,7 +131,7 @@ def test_a_model_that_translates_nothing_is_refused(run, tmp_path):
 
 
 def test_a_run_that_changes_meanwhile_is_refused(run, tmp_path, monkeypatch):
-    """What is written under the name of some weights is theirs."""
+    """Translations stored under the name of some weights belong to them."""
     copy = shutil.copytree(run, tmp_path / "copy")
 
     def publish(*_, **__):

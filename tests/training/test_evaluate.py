@@ -86,7 +86,7 @@ def test_the_run_and_its_card_have_each_test_set_once(run, test_set, tmp_path):
             score = f"{name} | {entry[key]:.2f} | `{signature}`"
             assert text.count(f"\n{start} | {entry['search']}{penalty} | {score} |\n") == 1
         assert f"perplexity, teacher forcing | {entry['perplexity']:.3f} |" in text
-    # Of one name and other content: two sets, which the card tells apart.
+    # With the same name and other content: two sets, which the model card distinguishes.
     renamed = test_set.with_name("again") / test_set.name
     renamed.parent.mkdir()
     shutil.copy(other, renamed)

@@ -1,4 +1,4 @@
-"""Fine-tuning: a training that begins with a run, extends its vocabulary, freezes parts of it."""
+"""Fine-tuning: a training begins with a run, extends its vocabulary, and freezes parts of it."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ from training.data.reader import Pair
 from training.preparation.initialisation import Runs
 from training.trainer.fit import Training
 
-# Minutes, all together.
+# Together they take minutes.
 pytestmark = pytest.mark.slow
 
 RECIPE = dataclasses.replace(
@@ -25,13 +25,13 @@ RECIPE = dataclasses.replace(
     epochs=1,
     average=1,
     checkpoint_steps=100,
-    # Its gate has weights that are of no piece.
+    # The weights of its gate belong to no piece.
     model_changes=RECIPE.model_changes | {"copy": True},
 )
 
 
 def snowy(split, data):
-    """The pairs of the recipe with characters and words that its vocabulary lacks."""
+    """The recipe's pairs with characters and words that its vocabulary lacks."""
     for pair in itertools.islice(RECIPE.pairs(split, data), 60):
         yield Pair(f"☃{pair.source} zzyx", f"{pair.target}☃ xyzz")
 
@@ -95,7 +95,7 @@ def test_what_a_new_piece_was_made_of(old):
 
 
 def test_it_begins_with_the_weights_of_the_run(first, tmp_path):
-    recipe = dataclasses.replace(RECIPE, preset="base", vocabulary_size=999)  # neither is used
+    recipe = dataclasses.replace(RECIPE, preset="base", vocabulary_size=999)  # both are ignored
     training = Training(tmp_path / "second", recipe, runs=Runs(init=first))
     expected = run.model_weights(run.load_model(first))
     found = run.model_weights(training.model)
@@ -160,7 +160,7 @@ def test_it_goes_on_without_the_run_that_it_began_with(first, tmp_path):
 def test_dropout_may_be_another_and_sizes_may_not(first, tmp_path):
     changes = {"dropout": 0.47, "num_encoder_layers": 3}
     recipe = dataclasses.replace(RECIPE, model_changes=changes)
-    for _ in range(2):  # begun, and gone on with
+    for _ in range(2):  # begun, then resumed
         config = Training(tmp_path / "second", recipe, runs=Runs(init=first)).model.config
         assert config.dropout == 0.47
         assert config.num_encoder_layers == 1

@@ -1,4 +1,4 @@
-"""The findings in a corpus: every planted fault is found, and nothing else is."""
+"""The findings in a corpus: each planted fault is found, and nothing else is."""
 
 import gzip
 import json
@@ -167,9 +167,9 @@ def test_the_command_writes_what_it_found(tmp_path, capsys):
 
 
 def test_the_clean_corpus_has_the_pairs_without_a_fault(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")  # no row of the table is broken
+    monkeypatch.setenv("COLUMNS", "120")  # no row of the table is wrapped
     sound = [Pair("the lake", "der See"), Pair("the lake", "am See")]  # two translations
-    # Faults of the encoding, and markup, can be repaired: --clean leaves them in the corpus.
+    # Faults of the encoding and markup can be repaired, so --clean keeps these pairs.
     faulty = [pair for reason, pair in FAULTY.items() if reason not in FAULTS]
     held_out = Pair(CLEAN[5].source.upper(), CLEAN[5].target)
     corpus = [*CLEAN[:200], *faulty, held_out, CLEAN[3], *sound, *CLEAN[200:]]

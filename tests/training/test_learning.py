@@ -1,4 +1,4 @@
-"""The whole learns: a model trained by the command reads dates that it has not seen."""
+"""A model trained by the command reads dates that it has not seen."""
 
 import json
 
@@ -10,15 +10,15 @@ from tfformer import load_translator
 from training import evaluate, train
 from training.translate import mixture_of
 
-# Where other tests have the second core, two parts take longer than the whole; that they learn the
-# same is proved in step/test_parallel.py.
+# Other tests run on the second core, so two parts would be slower than the whole;
+# step/test_parallel.py proves that they learn the same.
 ONE_CORE = ["--cores", "1"]
 
 
 @pytest.mark.slow
 def test_dates_are_learned(tmp_path):
     run = str(tmp_path / "run")
-    # Validated at the end alone, which does not change what is learned.
+    # Validated only at the end, which does not change what it learns.
     assert train.main(["dates", "--run", run, "--validate-every", "3", *ONE_CORE]) == 0
     assert evaluate.main([run, "--recipe", "dates"]) == 0
     scores = json.loads((tmp_path / "run" / "evaluation.json").read_text())
@@ -29,7 +29,7 @@ def test_dates_are_learned(tmp_path):
 
 @pytest.mark.nightly
 def test_names_that_nobody_has_seen_are_copied(tmp_path):
-    """The recipe in fewer steps: two epochs of Muon in place of eight of Adam."""
+    """The recipe in fewer steps: two epochs of Muon instead of eight of Adam."""
     run = str(tmp_path / "run")
     few = ["--optimizer", "muon", "--weight-decay", "0.5", "--warmup-steps", "200", "--epochs", "2"]
     rest = ["--learning-rate-scale", "2", "--average", "1", "--validate-every", "2", *ONE_CORE]

@@ -1,4 +1,4 @@
-"""Multi30K: what `fetch` leaves in the folder is the corpus, whole, or it is not there."""
+"""Multi30K: after `fetch` the folder has the complete corpus or nothing."""
 
 import gzip
 import hashlib
@@ -19,14 +19,14 @@ CHECKSUMS = {name: hashlib.sha256(text).hexdigest() for name, text in TEXTS.item
 
 
 class Home:
-    """A server on this machine that gives `files`, and notes what it is asked for."""
+    """A server on this machine that returns `files` and records the requests."""
 
     def __init__(self, url: str):
         self.url = url
         self.files = {f"{name}.gz": gzip.compress(text) for name, text in TEXTS.items()}
         self.cut: set[str] = set()  # sent only in half
         self.silent: set[str] = set()  # not answered before `done`
-        self.encoding: str | None = None  # what the files are said to be packed by for the way
+        self.encoding: str | None = None  # the content encoding that the server declares
         self.done = threading.Event()
         self.requests: list[str] = []
 
@@ -52,7 +52,7 @@ def home(monkeypatch):
             self.wfile.write(body[: len(body) // 2] if name in home.cut else body)
 
         def log_message(self, *arguments):
-            """The tests' output is no place for a log of requests."""
+            """Keeps request logs out of the tests' output."""
 
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -79,7 +79,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("encoding", [None, "gzip", "x-gzip"])
 def test_fetch_unpacks_every_file(home, tmp_path, encoding):
-    """Also where the server says of a gzip file that its text is packed for the way."""
+    """Also if the server declares the compression of a gzip file as a content encoding."""
     home.encoding = encoding
     folder = tmp_path / "new" / "folder"
     assert fetch(folder, home.url, checksums=CHECKSUMS) == [folder / name for name in TEXTS]

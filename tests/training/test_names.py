@@ -1,4 +1,4 @@
-"""The corpus of names: the answer says what was said, and no name is in two splits."""
+"""The corpus of names: the answer follows from the dialogue, and no name is in two splits."""
 
 import itertools
 import os
@@ -25,13 +25,13 @@ def corpus():
 
 
 def read(source):
-    """(the number of the dialogue, {"a": name, ...}) of what is said, by a second route."""
+    """(the number of the dialogue, {"a": name, ...}) of a source, by other code."""
     found = []
     for number, (said, *_) in enumerate(DIALOGUES):
         regex = re.escape(said).replace(r"\{a\}", f"(?P<a>{NAME})")
         if match := re.fullmatch(regex.replace(r"\{b\}", f"(?P<b>{NAME})"), source):
             found.append((number, match.groupdict()))
-    [one] = found  # it says one thing alone
+    [one] = found  # it says only one thing
     return one
 
 
@@ -49,7 +49,7 @@ def test_no_name_is_in_two_splits_or_comes_twice(corpus):
 
 
 def test_every_letter_of_val_and_test_can_be_learned_in_train(corpus):
-    """What is unseen is the name; its letters are not."""
+    """Only the names are unseen; their letters are not."""
     seen = set("".join(names_of(corpus["train"])).lower())
     for split in ("val", "test"):
         assert set("".join(names_of(corpus[split])).lower()) <= seen

@@ -1,4 +1,4 @@
-"""The corpus of rooms: the label is where a reader of the whole story says that the key is."""
+"""The corpus of rooms: the label is the room of the key, found by reading the whole story."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ def corpus():
 
 
 def carried(story):
-    """The places in the story, of 0 to 1, at which the key is carried, and the rooms."""
+    """The positions in the story, from 0 to 1, at which the key is carried, and the rooms."""
     found = [*KEY.finditer(story.text)]
     return [one.start() / len(story.text) for one in found], [one[one.lastindex] for one in found]
 
@@ -35,12 +35,12 @@ def test_the_room_is_that_of_the_last_time(corpus):
 def test_the_whole_story_must_be_read(corpus):
     stories = [carried(story) for story in corpus["train"]]
     ends = [places[-1] for places, _ in stories]
-    # In every fifth of the story the key is put down for good, and in most of them not in the first
-    # room that it was carried to.
+    # In each fifth of the story the key is put down for the last time, mostly not in the first
+    # room.
     for fifth in range(5):
         assert sum(fifth / 5 <= end < (fifth + 1) / 5 for end in ends) > 300 / 20
     assert sum(len(found) > 1 for _, found in stories) > 300 / 2
-    # No room is more than twice as likely as it would be by chance.
+    # No room is more than twice as likely as by chance.
     counts = [sum(story.room == room for story in corpus["train"]) for room in rooms.ROOMS]
     assert 0 < min(counts) and max(counts) < 2 * 300 / len(rooms.ROOMS)
 

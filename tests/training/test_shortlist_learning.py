@@ -1,4 +1,4 @@
-"""IBM model 1 and the shortlist that it gives; and the road from a corpus to a served model."""
+"""IBM model 1 and its shortlist; and all steps from a corpus to a served model."""
 
 import collections
 import json
@@ -56,7 +56,7 @@ def probabilities(tokens, iterations):
 
 def test_two_sentences_by_hand():
     tokens = tokens_of(([5], [7]), ([5, 6], [7, 8]))
-    # 0 is the null word. First each token is shared alike: 7 of the first pair by two, those of
+    # 0 is the null word. First each token is shared equally: 7 of the first pair by two, those of
     # the second by three.
     first = {(0, 7): "5/7", (0, 8): "2/7", (5, 7): "5/7", (5, 8): "2/7", (6, 7): "1/2"}
     first[6, 8] = "1/2"
@@ -97,7 +97,7 @@ def test_it_is_the_plain_algorithm_whatever_the_chunks(rng, monkeypatch):
     for chunk in (1024, 7, 1):
         monkeypatch.setattr(learning, "CHUNK", chunk)
         assert probabilities(tokens, 5) == pytest.approx(expected, rel=1e-9)
-    # From the second on, t is a distribution, and no iteration makes the corpus less likely.
+    # From the second iteration on, t is a distribution, and no iteration lowers the likelihood.
     assert (np.diff(likelihoods[1:]) > 0).all()
     source, _, t = translation_probabilities(tokens)
     sums = np.bincount(source, t)
@@ -138,7 +138,7 @@ def test_a_piece_has_its_likeliest_translations_in_order(tokenizer):
             best = []
         kept = [target for target in row if target]
         assert row == kept + [0] * (5 - len(kept))
-        # The same piece is among them, at the end if it is there for that reason.
+        # The same piece is a candidate, at the last position if it was added for this reason.
         if piece > 3 and piece not in best[:5] and row[0] != 0 and kept[-1] == piece:
             kept = kept[:-1]
         if piece in met:
@@ -230,7 +230,7 @@ def test_the_command_writes_what_it_has_learned(run, corpus, learned, tmp_path, 
 
 @pytest.mark.slow
 def test_exported_with_it_the_server_answers_as_in_process(run, learned, tmp_path, monkeypatch):
-    # Whose search it narrows, text or ids; the fewer there are, the sooner they are verified.
+    # Text or ids, whose search it narrows; with fewer signatures, verification is faster.
     signatures = (serving_default, beam_search_ids)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
     prove_by_few(monkeypatch)

@@ -1,4 +1,4 @@
-"""What training does with a vocabulary that is a table of pieces."""
+"""Training with a word table as vocabulary."""
 
 import dataclasses
 
@@ -37,7 +37,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def prepared(model, table, tmp_path_factory):
-    """What a training that begins with a run of a table has prepared: (run, folder)."""
+    """What a training that begins with such a run has prepared: (run, folder)."""
     folder = tmp_path_factory.mktemp("prepared")
     tokenizer = Tokenizer(model, table)
     tfformer.save(folder / "run", make_model(tokenizer), tokenizer)

@@ -1,4 +1,4 @@
-"""The command training.train on the user's own text files, good, bad and awkward."""
+"""The command training.train on the user's own text files, valid and invalid ones."""
 
 import json
 import os
@@ -128,7 +128,7 @@ def test_files_that_do_not_go_together(options, named, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_awkward_text_trains(files, tmp_path, capsys):
-    """CRLF, BOM, invalid UTF-8, NUL, blank lines and a line of 1 MB among good ones."""
+    """CRLF, BOM, invalid UTF-8, NUL, blank lines and a line of 1 MB among valid ones."""
     awkward = b"\xef\xbb\xbfone two\r\n\xff\xfe bad\na\x00b\n\n" + b"x" * 1_000_000 + b"\n"
     good = b"".join(b"word %d and more\n" % n for n in range(80))
     arguments = files(source=awkward + good, target=awkward + good)
@@ -136,7 +136,7 @@ def test_awkward_text_trains(files, tmp_path, capsys):
     arguments += ["--num-encoder-layers", "1", "--num-decoder-layers", "1"]
     assert train.main(arguments) == 0
     assert (tmp_path / "run" / "config.json").exists()
-    # What it has planned, and what it makes of three texts.
+    # The plan, and the translations of three texts.
     said = capsys.readouterr().err
     assert "pairs;" in said and "the learning rate" in said
     assert said.count("    reference: ") == said.count("    model:     ") == 3

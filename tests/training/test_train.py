@@ -1,4 +1,4 @@
-"""The command training.train: what a run has, and what it is refused for."""
+"""The command training.train: the content of a run, and the reasons to refuse one."""
 
 import dataclasses
 import shutil

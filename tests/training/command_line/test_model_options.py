@@ -1,4 +1,5 @@
-"""The architecture from the command line: any field of the configuration, on top of the preset."""
+"""The architecture from the command line: any field of the configuration, in addition to the
+preset."""
 
 import dataclasses
 import json
@@ -17,7 +18,7 @@ from training.recipe import load_recipe, options
 from training.tasks import TASKS
 from training.trainer import fit
 
-# Another value for every field, and not the default of any preset.
+# Another value for each field, which is the default of no preset.
 OTHERS = {
     "num_encoder_layers": 5,
     "num_decoder_layers": 7,
@@ -39,7 +40,7 @@ OTHERS = {
 }
 
 
-# Two vocabularies, which the recipe does not have.
+# Two vocabularies; the recipe has one.
 APART = ["--no-shared-vocabulary", "--both-ways", "0"]
 
 
@@ -59,8 +60,8 @@ def test_every_field_of_the_configuration_is_an_option():
     fields = {field.name for field in dataclasses.fields(TransformerConfig)}
     sizes = {"source_vocabulary_size", "target_vocabulary_size"}
     assert {name for name, *_ in model_options()} >= fields - sizes
-    # The help reads the table without its package; what trains, the families of the tasks. What two
-    # configurations call the same is one option, whose help is that of the first.
+    # The help reads the table without its package; a training reads the families of the tasks. If
+    # two configurations have the same field, it is one option, with the help of the first.
     served = [FAMILIES[task.family].configuration for task in TASKS.values()]
     known = {name: rest for of in reversed(served) for name, *rest in fields_of(of)}
     assert {name: rest for name, *rest in model_options()} == known
@@ -71,7 +72,7 @@ def test_every_field_of_the_configuration_is_an_option():
     shown = " ".join(parser.format_help().split())
     for name, kind, help, choices in model_options():
         flag = f"--{name.replace('_', '-')}"
-        # A flag that can be denied stands before its denial, another before its value.
+        # A flag with a negative form stands before that form, another option before its value.
         value = f"{{{','.join(choices)}}}" if choices else {int: "N", float: "X"}.get(kind)
         assert f"{flag}, --no-" in shown or f"{flag} {value}" in shown
         assert " ".join(help.split()) in shown
@@ -80,7 +81,7 @@ def test_every_field_of_the_configuration_is_an_option():
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_option_replaces_the_preset_s_and_the_recipe_s_own(tmp_path, name):
     value = OTHERS[name]
-    # Of three heads, d_model must be a multiple.
+    # With three heads, d_model must be a multiple of three.
     sizes = {"d_model": 18} if name == "num_heads" else {}
     flags = {name: value, **sizes}
     given = [
@@ -129,7 +130,7 @@ def test_a_run_has_what_was_chosen_and_goes_on_with_it(tmp_path, capsys):
     model = read_config(run)["model"]
     assert {name: model[name] for name in expected} == expected
     assert load_model(run).config.norm == "pre"
-    # Said again they are the same; said otherwise they are not.
+    # The same values are accepted again; other values are not.
     assert train.main(["--run", str(run), "--resume", *chosen]) == 0
     capsys.readouterr()
     for given, message in (

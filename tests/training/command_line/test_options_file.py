@@ -1,4 +1,4 @@
-"""Options from a file, --config: as on the command line, which wins; and how it is written."""
+"""Options from a file, --config: they work as on the command line, which has priority."""
 
 import pytest
 from workers import RECIPE, fails
@@ -9,7 +9,7 @@ from training.recipe import Recipe
 
 @pytest.fixture
 def parsed(tmp_path):
-    """Writes a file, and gives the arguments of it and of a command line."""
+    """Writes a file; returns the arguments of it and of a command line."""
 
     def run(text, *line):
         path = tmp_path / "mine.toml"
@@ -93,7 +93,7 @@ def test_what_is_printed_says_the_same_again(tmp_path, capsys):
     expected = train.read_recipe(train.parser().parse_args(line))
     found = train.read_recipe(train.parser().parse_args([RECIPE, f"--config={path}"]))
     assert isinstance(found, Recipe) and found.settings() == expected.settings()
-    # And the command takes it.
+    # The command accepts it.
     assert train.main([RECIPE, f"--config={path}", "--print-config"]) == 0
 
 
@@ -125,7 +125,7 @@ def test_without_a_run_nothing_is_trained(capsys):
 
 
 def test_an_options_file_executes_no_recipe(tmp_path, capsys):
-    """Data cannot name a program: the command line must name it too."""
+    """A file of data cannot name a program: the command line must name it too."""
     recipe, ran = tmp_path / "mine.py", tmp_path / "ran"
     recipe.write_text(
         f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n"

@@ -1,5 +1,5 @@
-"""Links between words: read line by line, told by pieces however words are taken apart, refused
-where they cannot be."""
+"""Links between words: read line by line, converted to pieces of any segmentation, refused if
+wrong."""
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def test_a_batch_says_of_which_word_each_token_is(tokenizer, corpus, sampling):
             seen += 1
             eos = np.flatnonzero(source_ids)[-1]
             assert source_words[eos] == 0 and not source_words[eos:].any()
-            # A word's number goes up by one at a time, from one on.
+            # Words have consecutive numbers, from one on.
             words = source_words[:eos]
             assert words[0] == 1 and set(np.diff(words)) <= {0, 1}
             text = next(
@@ -102,7 +102,7 @@ def test_a_batch_says_of_which_word_each_token_is(tokenizer, corpus, sampling):
             )
             numbers = [int(n) + 1 for n in text.links.replace("-", " ").split()]
             assert links[links > 0].tolist() == numbers
-            # Labels are target ids moved by one, so what is no bos of the word's row is its token.
+            # Labels are the target ids moved by one.
             size = np.count_nonzero(target_ids)
             assert target_words[size - 1] == 0 and (target_words[: size - 1] > 0).all()
     assert seen == len(PAIRS)
@@ -130,7 +130,7 @@ def test_each_piece_of_a_table_is_a_word():
 
 
 def test_words_that_the_tokenizer_does_not_find_have_no_links(tokenizer, tmp_path):
-    """U+00B4 becomes a blank and an accent, U+200B a blank: what is linked would be other words."""
+    """U+00B4 becomes a space and an accent, U+200B a space, so other words would be linked."""
     pairs = [
         Pair("one two", "eins zwei", links="0-0 1-1"),
         Pair("don\u00b4t go", "geh nicht", links="1-0"),

@@ -1,4 +1,4 @@
-"""Batches: a replayable order, every pair once an epoch, few shapes, no step too many."""
+"""Batches: a repeatable order, each pair once an epoch, few shapes, as few steps as possible."""
 
 import itertools
 import random
@@ -193,7 +193,7 @@ def test_a_skipped_part_is_what_the_rest_would_be(batches, epoch_0):
 
 def test_a_second_pass_over_a_dataset_is_the_first(batches, epoch_0):
     dataset = batches.dataset(0)
-    # Also after a pass that was left half way.
+    # Also after a pass that was not completed.
     next(iter(dataset))
     for _ in range(2):
         assert_same(elements(dataset), epoch_0)
@@ -222,10 +222,10 @@ def test_shards_partition_every_batch(corpus, tokenizer, epoch_0, count, parts):
         rows, edge = split[0][0].shape
         assert edge == whole[0].shape[1]
         assert rows % parts == 0
-        # No more padding than it takes.
+        # No more padding than needed.
         assert rows * count - whole[0].shape[0] < count * parts
         assert sorted(row for shard in split for row in rows_of(shard)) == rows_of(whole)
-    # The batches that end an epoch have fewer rows than shards: some are of padding alone.
+    # The last batches of an epoch have fewer rows than shards, so some shards have only padding.
     if count == 7:
         assert any(not rows_of(shard) for split in shards for shard in split)
 

@@ -1,4 +1,4 @@
-"""Files in CoNLL style: which they are, and the pairs that they hold."""
+"""Files in CoNLL style: how they are recognised, and the pairs in them."""
 
 import os
 import threading
@@ -75,7 +75,7 @@ def test_sentences_are_pairs_of_words_and_tags(write, text, columns, pairs):
 
 @pytest.mark.parametrize("ending", ["\tX\n", " X\n\n"])
 def test_a_pipe_is_read_once_and_whole(ending, tmp_path):
-    """As `<(zcat test.gz)` is, of a TSV and of CoNLL."""
+    """Like `<(zcat test.gz)`, for a TSV and for CoNLL."""
     os.mkfifo(tmp_path / "pipe")
     words = ["some words" if "\t" in ending else "word"] + [f"word{n}" for n in range(50_000)]
     text = "".join(f"{word}{ending}" for word in words)

@@ -1,4 +1,4 @@
-"""A corpus on disk gives back the texts it was made of, and knows their lengths."""
+"""A corpus on disk returns its texts and their lengths."""
 
 import random
 

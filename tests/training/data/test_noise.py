@@ -1,4 +1,4 @@
-"""Noise comes from seeds, changes what is seen and not what is meant, and keeps to limits."""
+"""Noise comes from seeds, changes the input and not the target, and keeps its limits."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_the_seed_decides(model):
     first, second = sampler(TEXTS, 1000, 7), sampler(TEXTS, 1000, 2**32 - 2)
     assert first != second
     assert sampler(TEXTS, 1000, 7) == first
-    # Nor does it matter who has drawn before, or which sampler it is.
+    # Neither earlier draws nor the sampler object matter.
     assert SubwordSampler(model, 0.3)(TEXTS, 1000, 2**32 - 2) == second
 
 
@@ -48,7 +48,7 @@ def test_a_segmentation_that_is_too_long_gives_way_to_the_usual_one(model):
     usual = processor.encode(TEXTS, add_eos=True)
     longest = max(map(len, usual))
     sampler = SubwordSampler(model, 0.3)
-    # The model is learned by threads, so its scores differ a little each time.
+    # Threads learn the model, so its scores differ a little each time.
     seed, free = next(
         (seed, free)
         for seed, free in ((n, sampler(TEXTS, 1000, n)) for n in range(1000))

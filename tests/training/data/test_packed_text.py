@@ -1,4 +1,4 @@
-"""Rows of joined texts: every token once an epoch, full rows, a replayable order, any shards."""
+"""Rows of joined texts: each token once an epoch, full rows, a repeatable order, any shards."""
 
 import random
 
@@ -67,23 +67,23 @@ def test_an_epoch_has_each_token_once_behind_what_stands_before_it(batches, corp
         assert ids.shape == texts.shape == labels.shape == batches.shape() == (TOKENS // T, T)
     ids, texts, labels = flat(found)
     assert len(ids) == corpus.tokens
-    # No place is padding but at the end.
+    # Only the end has padding.
     assert all((texts > 0).all() for _, texts, _ in found[:-1])
     written = sorted(corpus.text_ids(n).tolist() for n in range(TEXTS))
     ends = np.flatnonzero(labels == EOS)
     pieces = np.split(labels, ends[:-1] + 1)
     assert sorted(piece.tolist() for piece in pieces) == written
-    # What is read is what was to be said before, and bos at a text's beginning.
+    # The input is the previous label, and bos at the beginning of a text.
     first = np.concatenate([[True], labels[:-1] == EOS])
     np.testing.assert_array_equal(ids == BOS, first)
     np.testing.assert_array_equal(ids[1:][~first[1:]], labels[:-1][~first[1:]])
-    # And each text has a number of its own.
+    # Each text has its own number.
     assert len(set(texts.tolist())) == TEXTS
     np.testing.assert_array_equal(np.diff(texts) != 0, first[1:])
 
 
 def test_an_epoch_can_be_begun_anywhere(batches):
-    """A text's number is another then; which texts are the same is not."""
+    """The numbers of the texts then differ, but which tokens share a text does not."""
     whole = elements(batches.dataset(1))
     for skip in (0, 1, len(whole) - 1):
         found = elements(batches.dataset(1, skip))
@@ -107,7 +107,8 @@ def test_each_epoch_has_its_order_and_a_validation_the_corpus_own(batches, corpu
 
 @pytest.mark.parametrize("count, parts", [(1, 3), (2, 1), (3, 2)])
 def test_shards_are_the_rows_of_the_batch(batches, corpus, tokenizer, count, parts):
-    """Filled up with rows of padding, so that each has as many, a multiple of the parts."""
+    """Filled up with padding rows, so that each shard has the same number, a multiple of the
+    parts."""
     sharded = TASK.batches(corpus, tokenizer, TOKENS, T, seed=3, parts=parts)
     shards = [elements(sharded.dataset(shards=(n,), count=count)) for n in range(count)]
     rows = batches.shape()[0]

@@ -1,4 +1,4 @@
-"""The reader of parallel text: one opinion about lines, and no pair lost without being counted."""
+"""The reader of parallel text has one rule for lines, and counts each dropped pair."""
 
 import gzip
 import math
@@ -25,7 +25,7 @@ from training.data.reader import (
 
 BOM = b"\xef\xbb\xbf"
 
-# Everything that readers disagree about, with the lines that it is.
+# All bytes that readers treat differently, with the lines that they make.
 HARD_BYTES = b"\n".join(
     [
         BOM + b"begins after a byte order mark",
@@ -219,7 +219,7 @@ def test_another_number_of_columns_is_refused(write, line, columns):
         ("1\tnice\tgood\tx\n", "2,3,4", [("nice", "good", "x")]),
         ("id\tReview\tstars\n1\tnice\t5\n", "Review,stars", [("nice", "5")]),
         ("stars\tReview\n5\tnice\n", "Review,stars", [("nice", "5")]),
-        # A header that certainly is one, with and without --columns.
+        # A certain header, with and without --columns.
         ("sentence\tlabel\nnice\tgood\n", None, [("nice", "good")]),
         ("Label\tText\ngood\tnice\n", None, [("nice", "good")]),
         ("id\ttext\tlabel\tsplit\n1\tnice\tgood\tx\n", None, [("nice", "good")]),
@@ -292,7 +292,7 @@ def test_normalisation_makes_nothing_blank_and_nothing_visible():
 
 
 def dropped(source: str, target: str, **limits) -> CorpusReport:
-    """The report on one pair, and on the same the other way round."""
+    """The report on one pair, and on the same pair reversed."""
     reports = []
     for pair in (Pair(source, target, "g"), Pair(target, source, "g")):
         report = CorpusReport()

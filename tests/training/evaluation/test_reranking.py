@@ -1,4 +1,5 @@
-"""The best of several translations: by hand, by sacreBLEU, and with a model of random weights."""
+"""The choice among several translations: by hand, by sacreBLEU, and with a model of random
+weights."""
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from training.evaluation.reranking import (
 )
 
 TEXTS = ["a little house", "", "by the lake", "nobody in it with trees"]
-NOTHING = np.zeros([3, 2])  # that other models say
+NOTHING = np.zeros([3, 2])  # the scores of other models
 LIKELY, ALONE, OTHER = "a house by the lake", "trees", "a house by the trees"
 
 
@@ -35,7 +36,7 @@ def candidates(**changes):
 
 
 def test_the_risk_is_least_where_the_others_agree():
-    """ALONE is the likeliest, but two of three say much the same otherwise."""
+    """ALONE is the most likely, but two of three are similar to each other."""
     one, chrf = candidates(), CHRF()
     expected = [
         sum(
@@ -71,7 +72,7 @@ def translator():
 
 @pytest.mark.slow
 def test_candidates_are_those_of_the_beam_and_of_the_draws(translator):
-    """Draws come in more batches than one: more than a request may have rows."""
+    """The samples need several batches, because a request may not have so many rows."""
     samples = tiny.SERVED["max_batch_size"] + 3
     found = candidates_of(translator, TEXTS, samples)
     for text, one in zip(TEXTS, found, strict=True):
@@ -111,7 +112,7 @@ def test_two_segmentations_are_one_candidate_of_both_probabilities():
 
 @pytest.mark.slow
 def test_what_other_models_say_is_the_mean_of_a_token(translator):
-    texts = TEXTS * 5  # with their candidates more rows than a request may have
+    texts = TEXTS * 5  # with their candidates, more rows than a request may have
     found = candidates_of(translator, texts)
     assert sum(len(one.texts) for one in found) > tiny.SERVED["max_batch_size"]
     features = features_of(texts, found, Choice(backward=translator, right_to_left=translator))
@@ -134,7 +135,7 @@ def test_no_choice_depends_on_other_texts(translator, utility):
     assert together == [chooser.translate([text])[0] for text in TEXTS]
     assert together == chooser.translate(TEXTS, batch_size=3)
     assert together[1] == "" and chooser.translate([]) == []
-    if utility is None:  # by the score alone it is the search's own best
+    if utility is None:  # by the score alone it is the best of the search
         assert together == translator.translate(TEXTS)
 
 

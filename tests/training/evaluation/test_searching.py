@@ -1,4 +1,4 @@
-"""Ensembles, and a choice among several translations, as the commands ask for them."""
+"""Ensembles, and the choice among several translations, by the commands."""
 
 import io
 import json
@@ -22,7 +22,7 @@ TEXTS = tiny.sentences(7, seed=11)
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two of one vocabulary, and other weights."""
+    """Two runs with one vocabulary and different weights."""
     folder = tmp_path_factory.mktemp("runs")
     texts = tiny.sentences(97)
     search = {"max_source_length": 17, "max_target_length": 11, "beam_width": 2}
@@ -52,7 +52,7 @@ def lines_of(runs, monkeypatch, capsys, *options):
 
 
 def in_lines(answers):
-    """As they are printed: a byte that the model writes may be the end of a line."""
+    """As they are printed: a byte that the model writes may end a line."""
     return [" ".join(one.splitlines()) for one in answers]
 
 
@@ -94,7 +94,8 @@ def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
         "beam 2, ensemble of 2 by probabilities (two)",
         "beam 3, minimum Bayes risk by bleu",
     ]
-    # Under teacher forcing the ensemble is one of two, and a choice changes nothing.
+    # With teacher forcing, the ensemble has two models, and the choice among candidates has no
+    # effect.
     perplexities = [one["perplexity"] for one in found]
     assert perplexities[0] == perplexities[2] != perplexities[1]
     both = load_translator(runs[0], ensemble=[load_translator(runs[1])])
@@ -120,7 +121,7 @@ def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(words, message, tmp_path, capsys):
-    (tmp_path / "config.json").touch()  # of a run that nobody reads before
+    (tmp_path / "config.json").touch()  # of a run that is not read before
     words = [str(tmp_path) if word == "RUN" else word for word in words.split()]
     assert translate.main([str(tmp_path), *words]) == 2
     error = capsys.readouterr().err

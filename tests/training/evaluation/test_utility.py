@@ -1,4 +1,4 @@
-"""BLEU and chrF of each text against each, beside sacreBLEU's of pair after pair."""
+"""BLEU and chrF of all pairs of texts, compared with sacreBLEU's for each pair."""
 
 import random
 

@@ -1,5 +1,5 @@
-"""Imported BERT, DistilBERT, RoBERTa, XLM-R and sentence-transformers: ids, numbers and answers are
-those that the original gave, stored in tests/data/bert."""
+"""Imported BERT, DistilBERT, RoBERTa, XLM-R and sentence-transformers have the original's ids,
+numbers and answers, which are stored in tests/data/bert."""
 
 import functools
 
@@ -60,7 +60,7 @@ def test_ids_are_the_originals(name, service_of):
     asked = dict(zip(hard_lines(len(expected)), expected, strict=True))
     for line, ids in zip(lines, side.encode(tf.constant(lines)).to_list(), strict=True):
         found, wanted = ["cls", *(ours[n] for n in ids)], [theirs[n] for n in asked[line]]
-        # Of two equally probable segmentations, each program takes its own.
+        # If two segmentations are equally probable, the programs may differ.
         is_tie = name.startswith("xlm-roberta") and score(side, found) == score(side, wanted)
         assert found == wanted or is_tie, repr(line)
 
@@ -105,7 +105,7 @@ def test_a_masked_language_model_fills_the_originals_pieces(name, service_of):
     special = {"pad", "unk", "cls", "sep", ours[mask]}
     for n, pieces in enumerate(found["filled"]):
         if {theirs.get(one) for one in pieces} & {*special, None}:
-            continue  # here no gap is filled with these
+            continue  # here, no gap is filled with these
         side = service.tokenizer.source
         spelled = side.spelled(tf.constant([own[theirs[one]] for one in pieces]))
         text = found["texts"][n].encode()
@@ -144,7 +144,7 @@ def test_a_span_reader_gives_the_originals_logits_and_answers(name, service_of):
         # What the model inserts is not part of its input.
         logits = service.model(np.array([[*ids[1 : ids.index(EOS) + 1], *ids[first:]]]))[0].numpy()
         near(logits[:, ids.index(EOS) : -1], expected[:, first:-1])
-        if end == 0:  # the original's answer ends with a blank of the next word
+        if end == 0:  # the original's answer ends with the space before the next word
             continue
         count += 1
         assert (served["start"][n], served["end"][n]) == (start, end), found["questions"][n]

@@ -1,6 +1,7 @@
-"""BERT and its relatives, written anew by the original and asked again, with ids of 2,000 lines.
+"""The original writes BERT and its relatives again; the ids of 2,000 lines and the results are
+compared.
 
-The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one that is made here of the package registry.
+The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one installed here from the package registry.
 """
 
 import json
@@ -20,8 +21,8 @@ from training.importers.imported import write
 
 pytestmark = pytest.mark.nightly
 COUNT = 2000
-# The share of lines that may differ: there are segmentations of equal probability, and the original
-# normalises a combining character with the one before it.
+# The share of lines that may differ, because some segmentations are equally probable, and the
+# original normalises a combining character with the one before it.
 OTHERS = {"xlm-roberta-masked": 0.01, "xlm-roberta-span": 0.01}
 
 

@@ -1,4 +1,4 @@
-"""What cannot be imported of BERT and its relatives is refused in one line that names it."""
+"""For BERT and its relatives, what cannot be imported is refused in one line that names it."""
 
 import json
 
@@ -69,7 +69,7 @@ FILES = [
     ("distilbert-masked", "pytorch_model.bin"), ("sentences", "modules.json"),
     ("sentences", "1_Pooling/config.json"), ("sentences", "sentence_bert_config.json"),
 ]  # fmt: skip
-# Those that a folder may lack: other files, or the defaults, stand in for them.
+# A folder may lack these; other files or the defaults replace them.
 OPTIONAL = ("tokenizer_config.json", "modules.json", "sentence_bert_config.json")
 
 

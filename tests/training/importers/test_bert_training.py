@@ -1,4 +1,4 @@
-"""Trainings that begin with an imported BERT: by one command, and what they end in is exported."""
+"""One command trains a model that begins with an imported BERT; the result is exported."""
 
 import random
 
@@ -27,7 +27,7 @@ def imported(tmp_path):
 
 
 def write_texts(path, sizes, count=64):
-    """Labelled texts: every other word tells the label."""
+    """Labelled texts: every second word determines the label."""
     rng = random.Random(3)
     with path.open("w") as file:
         for n in range(count):
@@ -52,7 +52,7 @@ def half_of(directory, kind, **changes):
 
 
 def test_an_encoder_of_a_span_reader_brings_the_vector_of_type_0(imported):
-    """The tokens of a text alone have that type, so its vector is in the positions."""
+    """Only the tokens of a text have that type, so its vector is added to the positions."""
     directory = imported("bert-span")
     weights = run.model_weights(run.load_model(directory))
     _, found = half_of(directory, ClassifierConfig, num_labels=2)
@@ -76,7 +76,7 @@ def test_a_source_without_bos_begins_at_the_second_position(imported):
 @pytest.mark.slow
 @pytest.mark.parametrize("pieces", ["lstm", "transformer"])
 def test_a_classifier_of_long_texts_in_pieces_by_one_command(pieces, imported, tmp_path):
-    """Pieces of 200 tokens share 50; an LSTM or a Transformer reads their vectors."""
+    """Pieces of 200 tokens overlap by 50; an LSTM or a Transformer reads their vectors."""
     begun, texts = imported("bert-masked"), write_texts(tmp_path / "long.tsv", (150, 290))
     made = tmp_path / "made"
     command = [

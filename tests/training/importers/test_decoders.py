@@ -1,4 +1,5 @@
-"""Imported GPT-2, Llama, Qwen and Mistral models are the originals: ids, logits, continuations."""
+"""Imported GPT-2, Llama, Qwen and Mistral models have the originals' ids, logits and
+continuations."""
 
 import decoders
 import numpy as np
@@ -15,7 +16,7 @@ from tfformer.run import load_service, read_config
 from training import import_hf
 from training.importers import llama
 
-HAS_BOS = ("llama", *decoders.SENTENCEPIECE)  # whose tokenizer puts bos before a text
+HAS_BOS = ("llama", *decoders.SENTENCEPIECE)  # their tokenizers put bos before a text
 FAST = ("gpt2",)  # the search of another model takes 10 s to trace
 SOME_FAST = pytest.mark.parametrize(
     "both",
@@ -25,7 +26,7 @@ SOME_FAST = pytest.mark.parametrize(
 
 
 class Both:
-    """A stored folder, its run, and what the original says."""
+    """A stored folder, its run, and the original's results."""
 
     def __init__(self, name, directory):
         self.name, self.directory = name, directory
@@ -35,7 +36,7 @@ class Both:
         self.answers = decoders.answers(name)
 
     def ours(self, ids):
-        """Ids of a text of the original as ours; what it begins with is our bos."""
+        """The original's ids of a text as ours; its beginning is our bos."""
         found = decoders.our_ids(ids, self.answers["eos"])
         return [BOS, *found[1:]] if self.name in HAS_BOS else found
 
@@ -69,7 +70,7 @@ SPACES = {
 
 @pytest.mark.parametrize("space", SPACES)
 def test_the_settings_decide_which_parts_begin_with_a_space(space, tmp_path):
-    """Between the symbols; only "always" is `legacy`. The text is decoded as it was."""
+    """Between symbols; only "always" is `legacy`. The decoded text is the original one."""
     settings, expected = SPACES[space]
     folder, text = decoders.copied("llama2", tmp_path / "folder"), "a<tool_call>a</s> a "
     changed(folder / "tokenizer_config.json", **settings)
@@ -84,7 +85,7 @@ def test_the_settings_decide_which_parts_begin_with_a_space(space, tmp_path):
 
 
 def test_bytes_become_characters_again():
-    """Also those beside bytes that are no UTF-8, which transformers drops."""
+    """Also beside bytes that are not UTF-8, which transformers drops."""
     side = llama.read(decoders.folder("llama2")).tokenizer.source
     ids = [side.byte_ids[n] for n in "中é".encode() + b"\xe4"]
     assert side.decode(tf.ragged.constant([ids], tf.int32)).numpy() == ["中é\ufffd".encode()]
@@ -97,7 +98,7 @@ def test_ids_become_the_same_texts(both):
 
 
 def test_prompts_become_the_same_ids(both):
-    """With tokens of chat models; and an empty text, which begins with bos."""
+    """With tokens of chat models, and for an empty text, which begins with bos."""
     prompts, _ = both.generator.writing.prompts(tf.constant(both.answers["prompts"]))
     for own, ids in zip(prompts.numpy(), both.answers["prompt_ids"], strict=True):
         assert [n for n in own.tolist() if n != PAD] == (both.ours(ids) or [BOS])
@@ -132,7 +133,7 @@ def test_greedy_search_continues_with_the_same_text(both):
     "both", slow_or_nightly(["llama", "qwen2", "llama2"], ["llama2"]), indirect=True
 )
 def test_a_text_ends_with_each_of_the_originals_ends(both):
-    """Not only with the one that is our eos; and no search shows it."""
+    """Not only at our eos; and no search shows the end."""
     [end] = both.tokenizer.source.ends
     generator = load_service(both.directory)
     size = both.tokenizer.source.size
@@ -147,8 +148,8 @@ def test_a_text_ends_with_each_of_the_originals_ends(both):
     assert best["token_ids"][0, 0, 0] == end and best["lengths"][0, 0] == 1
 
 
-# What the run keeps of each folder: layers, heads, heads of keys, size of a head, ties, base and
-# factor of rotary positions.
+# What the run keeps of each folder: layers, heads, heads of keys, size of a head, tied embeddings,
+# base and factor of rotary positions.
 KEPT = {
     "gpt2": (2, 2, 2, None, "all", 10000.0, 1.0),
     "gpt2-inner": (2, 2, 2, None, "none", 10000.0, 1.0),

@@ -1,7 +1,7 @@
-"""GPT-2, Llama, Qwen2 and Mistral, written anew by the original and asked again: the ids of 2,000
-lines and the continuations of 500 prompts.
+"""The originals write GPT-2, Llama, Qwen2 and Mistral again; the ids of 2,000 lines and the
+continuations of 500 prompts are compared.
 
-The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one that is made here of the package registry.
+The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one installed here from the package registry.
 """
 
 import json

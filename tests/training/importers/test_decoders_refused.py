@@ -1,4 +1,5 @@
-"""What cannot be imported of GPT-2, Llama and the like is refused in one line that names it."""
+"""For GPT-2, Llama and similar models, what cannot be imported is refused in one line that names
+it."""
 
 import json
 
@@ -111,18 +112,18 @@ FILES = [
 def test_a_missing_or_damaged_file_is_named(name, file, tmp_path, refused):
     folder = decoders.copied(name, tmp_path / "folder")
     content = (folder / file).read_bytes()
-    # Half of the merges may be merges too.
+    # Half of the merges may be valid merges too.
     half = [] if file == "merges.txt" else [content[: len(content) // 2]]
     for damaged in (b"", *half, b"\xff" * 99):
         (folder / file).write_bytes(damaged)
-        # Without merges there are pieces that no merge makes.
+        # Without merges, no merge makes some of the pieces.
         assert file in refused(folder) or (file, damaged) == ("merges.txt", b"")
     (folder / file).unlink()
     assert file in refused(folder)
 
 
 def write_json(path, change):
-    """Changes what a JSON file contains."""
+    """Changes the content of a JSON file."""
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
@@ -143,7 +144,7 @@ def test_merges_that_make_no_pieces_are_named(merges, tmp_path, refused):
 
 
 def test_merges_in_a_circle_are_merges(tmp_path):
-    """A piece is made of two others, and a text only becomes shorter."""
+    """A piece is made of two others, so a text only becomes shorter."""
     folder = decoders.copied("llama", tmp_path / "folder")
     path = folder / "tokenizer.json"
     again = json.loads(path.read_text())["model"]["merges"]

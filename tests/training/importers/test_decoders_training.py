@@ -1,4 +1,4 @@
-"""A language model that was imported is a run like any other: fine-tuned, exported, converted."""
+"""An imported language model is a run like any other: fine-tuned, exported, converted."""
 
 import random
 
@@ -20,7 +20,7 @@ FAST = ["--learning-rate-scale", "0.2", "--warmup-steps", "9", "--batch-tokens",
 
 @pytest.fixture
 def texts(tmp_path):
-    """Texts of few words, some with tokens of a chat."""
+    """Texts of few words, some with chat tokens."""
     rng, path = random.Random(3), tmp_path / "texts.txt"
     lines = [" ".join(rng.choices(WORDS, k=rng.randint(3, 11))) for _ in range(120)]
     path.write_text("".join(f"<|im_start|>{line}<|im_end|>\n" for line in lines))

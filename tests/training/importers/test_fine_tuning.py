@@ -1,5 +1,5 @@
-"""Each imported model is fine-tuned: 500 steps teach it something, a training that is stopped goes
-on bit for bit, and the result is exported."""
+"""Each imported model is fine-tuned: 500 steps lower the loss, a stopped training resumes bit
+for bit, and the result is exported."""
 
 import random
 
@@ -21,7 +21,7 @@ TRANSLATORS = [
     "t5/umt5", "bart/bart", "bart/pegasus",
 ]  # fmt: skip
 GENERATORS = [f"decoders/{name}" for name in ("gpt2", "llama", "qwen2", "qwen3", "wide", "llama2")]
-# Another classifier or tagger has labels of its own: it begins with the encoder.
+# A new classifier or tagger has its own labels, so it begins with the encoder.
 ENCODERS = {
     "bert/distilbert-classifier": "classifier", "bert/roberta-tagger": "tagger",
     "bert/bert-span": "span", "bert/xlm-roberta-masked": "masked-language-model",

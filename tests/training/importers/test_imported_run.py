@@ -1,4 +1,4 @@
-"""A run that was imported is a run like any other: converted, fine-tuned, exported."""
+"""An imported run is a run like any other: converted, fine-tuned, exported."""
 
 import tracemalloc
 
@@ -87,7 +87,7 @@ def test_a_matrix_is_compact_if_bfloat16_has_its_values(value, is_kept):
 @pytest.mark.parametrize("name", ["joint", "separate"])
 def test_ctranslate2_says_the_same(runs, name, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
-    # The command compares log-probabilities before the folder is there.
+    # The command compares log-probabilities before it writes the folder.
     assert to_ctranslate2.main([str(runs / name), str(tmp_path / "model")]) == 0
     translator = ctranslate2.Translator(str(tmp_path / "model"), device="cpu")
     tokenizer = tfformer.load(runs / name)[1]

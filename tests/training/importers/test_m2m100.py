@@ -1,4 +1,4 @@
-"""Imported M2M100, NLLB-200 and SMALL-100 are the originals: ids, states, scores, texts."""
+"""Imported M2M100, NLLB-200 and SMALL-100 have the originals' ids, states, scores and texts."""
 
 import m2m100
 import numpy as np
@@ -12,7 +12,7 @@ from training import import_hf
 
 
 class Both:
-    """A stored folder, its run, and what the original says."""
+    """A stored folder, its run, and the original's results."""
 
     def __init__(self, name, directory):
         self.name, self.directory = name, directory
@@ -23,7 +23,7 @@ class Both:
         self.known = m2m100.our_ids(name, self.tokenizer)
 
     def ours(self, ids):
-        """Ids of the original as ours."""
+        """The original's ids as ours."""
         return [self.known[n] for n in ids]
 
     def encoded(self, side, texts, pair):
@@ -44,7 +44,7 @@ def both(request, tmp_path_factory):
 
 
 def test_texts_become_the_same_ids(both):
-    """Except where a text looks like a code, which is text here; and where a blank at its end is a
+    """Except if a text looks like a code, which is text here; and if a space at its end is a
     piece, which no version of SentencePiece writes."""
     *texts, blank, coded = both.answers["sources"]
     extra = {n for n in range(both.tokenizer.source_vocabulary_size)} - set(both.known.values())
@@ -52,7 +52,7 @@ def test_texts_become_the_same_ids(both):
         *expected, of_blank, of_code = both.answers[pair]["source_ids"]
         found = both.encoded("source", texts, pair)
         for ids, theirs in zip(found, expected, strict=True):
-            # A piece that is not in the table has an id of its own, where the original has unknown.
+            # A piece that is not in the table has its own id; the original has unknown.
             assert [UNK if n in extra else n for n in ids] == both.ours(theirs)
         [ids] = both.encoded("source", [blank], pair)
         *before, piece, eos = both.ours(of_blank)
@@ -64,7 +64,7 @@ def test_texts_become_the_same_ids(both):
         assert codes.tolist() == [True, *[False] * (len(ids) - 1)]
         of_code = tf.constant(both.ours(of_code))
         assert sum(both.tokenizer.source.languages.contains(of_code).numpy()) == (
-            1 if both.name == "mbart" else 2  # whose codes look otherwise
+            1 if both.name == "mbart" else 2  # its codes look different
         )
 
 
@@ -72,7 +72,7 @@ def test_targets_become_the_same_ids(both):
     for pair in both.pairs:
         found = both.encoded("target", both.answers["targets"], pair)
         expected = [both.ours(ids) for ids in both.answers[pair]["target_ids"]]
-        # A piece that is not in the table is written in smaller ones, for which there are labels.
+        # A piece that is not in the table is written as smaller ones, for which there are labels.
         known = [n for n, ids in enumerate(expected) if UNK not in ids]
         assert len(known) > 1
         assert [found[n] for n in known] == [expected[n] for n in known]
@@ -100,8 +100,8 @@ def test_logits_and_encoder_states_are_the_originals(both):
 
 
 def searched(both):
-    """The texts that are not empty, for which nothing is searched here, and their numbers; without
-    those with other ids."""
+    """The texts that are not empty, and their numbers, without those with other ids. For an
+    empty text there is no search."""
     texts = both.answers["sources"][:-2]
     return zip(*[(n, text) for n, text in enumerate(texts) if text], strict=True)
 

@@ -1,6 +1,7 @@
-"""The stored folders, written anew by the original and asked again: its version may be another.
+"""The original writes the stored folders again, perhaps in another version; the results are
+compared.
 
-The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one that is made here of the package registry.
+The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one installed here from the package registry.
 """
 
 import m2m100

@@ -13,7 +13,7 @@ from training import import_hf
 
 @pytest.fixture
 def refused(tmp_path, capsys):
-    """Imports a folder, which must fail; what is said."""
+    """Imports a folder, which must fail; returns the message."""
 
     def run(name, folder, *languages):
         given = m2m100.arguments(name, tmp_path / "run", folder)

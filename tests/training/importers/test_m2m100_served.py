@@ -1,4 +1,4 @@
-"""A multilingual run serves all its languages: a request names them; and it is trained further."""
+"""A multilingual run serves all its languages, which a request names; and it is trained further."""
 
 import json
 
@@ -146,7 +146,7 @@ def test_ctranslate2_is_refused(directory, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_an_export_serves_every_language(directory, tmp_path):
-    """The command verifies all signatures as on a server, and compares with plain searches."""
+    """The command verifies all signatures as on a server, and compares them with plain searches."""
     base = tmp_path / "served"
     assert saved_model.main([str(directory), str(base), "--target-language", "fr"]) == 0
     translator = tfformer.load_translator(directory)

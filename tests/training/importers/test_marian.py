@@ -1,4 +1,4 @@
-"""An imported Marian model is the original: ids, logits, scores, texts, as it was stored."""
+"""An imported Marian model has the original's stored ids, logits, scores and texts."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from training.importers import marian as importer
 
 
 class Both:
-    """A stored folder, its run, and what the original says."""
+    """A stored folder, its run, and the original's results."""
 
     def __init__(self, name, directory):
         self.name, self.directory = name, directory
@@ -28,7 +28,7 @@ class Both:
         self.answers = marian.answers(name)
 
     def ours(self, side, ids):
-        """Ids of the original as ours."""
+        """The original's ids as ours."""
         known = marian.our_ids(self.name, side, self.tokenizer)
         return [known[n] for n in ids]
 
@@ -48,7 +48,7 @@ def test_texts_become_the_same_ids(both):
     extra = {n for n in range(both.tokenizer.source_vocabulary_size)}
     extra -= set(marian.our_ids(both.name, "source", both.tokenizer).values())
     for ids, expected in zip(found, both.answers["source_ids"], strict=True):
-        # A piece that is not in the table has an id of its own, where the original has unknown.
+        # A piece that is not in the table has its own id; the original has unknown.
         ids = [UNK if n in extra else n for n in ids]
         assert ids == both.ours("source", expected)
 
@@ -66,7 +66,7 @@ def test_targets_become_the_same_ids_but_for_unknown_ones(both):
 
 def test_logits_are_the_originals(both):
     known = marian.our_ids(both.name, "target", both.tokenizer)
-    # One folder has renormalize_logits: there the pad is not counted.
+    # One folder has renormalize_logits, so pad is not counted there.
     known = {n: own for n, own in known.items() if own != BOS or both.name != "joint"}
     theirs, ours = list(known), list(known.values())
     pairs = zip(both.answers["source_ids"], both.answers["target_ids"], strict=False)
@@ -75,7 +75,7 @@ def test_logits_are_the_originals(both):
         found = both.logits(*(both.ours(side, ids) for side, ids in sides))
         expected = expected[:, theirs]
         np.testing.assert_allclose(found[:, ours], expected, atol=1e-4, rtol=1e-4)
-        # What is there besides has no probability, so that all of them agree.
+        # All other ids have no probability.
         np.testing.assert_allclose(
             log_softmax(found)[:, ours], log_softmax(expected), atol=1e-4, rtol=1e-4
         )
@@ -84,9 +84,9 @@ def test_logits_are_the_originals(both):
 
 
 def searched(both):
-    """The texts that are not empty, for which nothing is searched here, and their numbers.
+    """The texts that are not empty, and their numbers. For an empty text there is no search.
 
-    (Blanks at the end of a translation, which the original takes off, are no difference.)
+    (Spaces at the end of a translation, which the original removes, are no difference.)
     """
     return [(n, text) for n, text in enumerate(both.answers["sources"]) if text]
 
@@ -131,7 +131,7 @@ def test_the_run_keeps_the_options_of_the_search(both):
     )
 
 
-# What only one folder shows.
+# Cases of single folders.
 
 
 @pytest.fixture(scope="module")
@@ -197,13 +197,13 @@ def test_what_the_sources_table_lacks_is_no_concern_of_a_target_with_its_own(tmp
         [ids] = tokenizer.encode_source(text).to_list()
         names.append([tokenizer.pieces("source")[n] for n in ids])
     assert names[0] == names[1] and "a" in names[0]
-    # It has an id behind those of the table, which has a nameless one in its place.
+    # Its id comes after those of the table, which has a nameless one in its place.
     assert after.pieces("source").index("a") > before.pieces("source").index("a")
     assert after.source_vocabulary_size == before.source_vocabulary_size + 1
 
 
 def test_what_the_source_cannot_spell_is_looked_up_in_the_table(tmp_path):
-    """As in the original: SentencePiece gives an unknown character as it is written."""
+    """As in the original, where SentencePiece returns an unknown character itself."""
     tokenizer = importer.read(marian.folder("joint")).tokenizer
     original = sentencepiece.SentencePieceProcessor(
         model_file=str(marian.folder("joint") / "source.spm")

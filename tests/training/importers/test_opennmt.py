@@ -1,4 +1,4 @@
-"""An imported model of OpenNMT-tf is the original: ids, logits, scores and texts that it gave."""
+"""An imported model of OpenNMT-tf has the original's ids, logits, scores and texts."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from training.importers.opennmt_weights import sinusoids
 
 
 class Both:
-    """A stored model, its run, and what the original says."""
+    """A stored model, its run, and the original's results."""
 
     def __init__(self, name, directory):
         self.name, self.directory = name, directory
@@ -29,7 +29,7 @@ class Both:
         self.answers = opennmt.answers(name)
 
     def ours(self, side, ids):
-        """Ids of the original as ours."""
+        """The original's ids as ours."""
         return opennmt.our_ids(self.name, side)[ids].tolist()
 
 
@@ -43,7 +43,7 @@ def test_texts_become_the_same_ids(both):
     found = both.tokenizer.encode_source(tf.constant(both.answers["sources"])).to_list()
     size = len(opennmt.our_ids(both.name, "source"))
     for ids, expected in zip(found, both.answers["source_ids"], strict=True):
-        # A piece that the vocabulary lacks has an id of its own, where the original has unknown.
+        # A piece that the vocabulary lacks has its own id; the original has unknown.
         ids = [UNK if n >= size else n for n in ids]
         expected = both.ours("source", expected)
         assert ids == (expected if both.name == "joint" else [*expected, EOS])
@@ -69,7 +69,7 @@ def test_logits_are_the_originals(both):
 
 
 def letters(text):
-    """Without blanks, and without the unknown word, which is not written here."""
+    """Without spaces, and without the unknown word, which is not written here."""
     return "".join(text.replace("<unk>", "").replace("⁇", "").split())
 
 
@@ -77,7 +77,7 @@ def letters(text):
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_texts_and_scores_are_the_originals(both, search):
     answers = both.answers
-    # One that comes to the limit of its length does not end there; here it does.
+    # In the original, a hypothesis at the maximum length does not end; here it does.
     ended = [n for n, text in enumerate(answers[search]) if len(text) < 100]
     assert len(ended) > 2
     options = {"beam_width": 1} if search == "greedy" else {}
@@ -88,14 +88,14 @@ def test_texts_and_scores_are_the_originals(both, search):
     same = [text == letters(answers[search][n]) for text, n in zip(texts, ended, strict=True)]
     scores = np.array([answers[f"{search}_scores"][n] for n in ended])
     same &= np.isclose(found["score"], scores, atol=1e-3)
-    # The original's beam search gives some texts scores that are not theirs, as its own
-    # log-probabilities of them show; where it is sure of a text, it does not.
+    # The original's beam search gives some texts wrong scores, as its own log-probabilities show;
+    # for texts with high probability it does not.
     assert all(same) if search == "greedy" else sum(same) >= 3
 
 
 @pytest.mark.slow
 def test_no_answer_depends_on_the_eos_that_the_encoder_does_not_see(tmp_path):
-    """Nor on batch-mates: the padding behind it is as hidden."""
+    """Nor on other rows of the batch: padding is hidden in the same way."""
     assert import_opennmt.main(opennmt.words("words", tmp_path / "run")) == 0
     translator = tfformer.load_translator(tmp_path / "run")
     assert not translator.model.config.source_eos
@@ -113,7 +113,7 @@ def test_no_answer_depends_on_the_eos_that_the_encoder_does_not_see(tmp_path):
 
 
 def test_sinusoids_by_hand():
-    """Of width 6: angles pos, pos / 100, pos / 10,000."""
+    """For width 6: the angles pos, pos / 100, pos / 10,000."""
     angles = np.array([[1, 0.01, 0.0001], [3, 0.03, 0.0003]])
     expected = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
     np.testing.assert_allclose(sinusoids([1, 3], 6), expected, atol=1e-6)
@@ -182,7 +182,7 @@ def model_of(words):
 
 
 def test_what_an_optimizer_remembers_is_no_weight(tmp_path, capsys):
-    """Training writes it into the checkpoint: imported, such a one is the same."""
+    """Training writes it into the checkpoint; the imported model is the same."""
     folder = opennmt.copied("words", tmp_path / "folder")
     opennmt.rewrite(folder, lambda arrays: arrays | {
         name.replace(opennmt.SUFFIX, f"/.OPTIMIZER_SLOT/optimizer/m{opennmt.SUFFIX}"): array
@@ -211,7 +211,7 @@ def test_an_average_is_described_above_it(tmp_path):
 
 
 def test_what_looks_like_a_code_is_text(tmp_path):
-    """Codes in front of a text are Marian's: OpenNMT-tf knows none."""
+    """Codes before a text exist only for Marian, not for OpenNMT-tf."""
     import io
 
     import sentencepiece

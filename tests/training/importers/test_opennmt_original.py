@@ -1,6 +1,6 @@
-"""The stored models of OpenNMT-tf, written anew by the original of today and asked again.
+"""The current original writes the stored models of OpenNMT-tf again; the results are compared.
 
-The environment: `TFFORMER_OPENNMT_PYTHON`, or one of Python 3.10, its last one, that is made here.
+The environment: `TFFORMER_OPENNMT_PYTHON`, or one of Python 3.10, its last one, installed here.
 """
 
 import opennmt_folders as opennmt

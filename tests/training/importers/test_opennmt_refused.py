@@ -1,4 +1,4 @@
-"""What cannot be imported of OpenNMT-tf is refused in one line that names it."""
+"""For OpenNMT-tf, what cannot be imported is refused in one line that names it."""
 
 import os
 
@@ -12,7 +12,7 @@ from training.importers.opennmt_text import read_vocabulary
 
 @pytest.fixture
 def refused(tmp_path, capsys):
-    """Imports a copy of a folder, which must fail; what is said."""
+    """Imports a copy of a folder, which must fail; returns the message."""
 
     def run(name, folder, *more, code=1):
         words = opennmt.words(name, tmp_path / "run", folder)

@@ -1,4 +1,4 @@
-"""A folder of another system is named, with the command that reads it."""
+"""For a folder of another system, the error names the command that reads it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What cannot be imported is refused in one line that names it; nothing is run or written."""
+"""What cannot be imported is refused in one line that names it; nothing is executed or written."""
 
 import io
 import json
@@ -22,7 +22,7 @@ from training.importers.weights import read_safetensors
 
 @pytest.fixture
 def refused(tmp_path, capsys):
-    """Imports a folder, which must fail; what is said."""
+    """Imports a folder, which must fail; returns the message."""
 
     def run(folder):
         assert import_marian.main([str(folder), str(tmp_path / "run")]) == 1
@@ -144,7 +144,7 @@ def test_what_the_tokenizer_adds_to_the_tables_is_named(tmp_path, refused):
 
 @pytest.fixture
 def own(tmp_path):
-    """A folder of one's own, a function that writes its weights, and these."""
+    """A copy of a folder, a function that writes its weights, and the weights."""
     folder = marian.copied("joint", tmp_path / "folder")
     path = folder / "model.safetensors"
     return folder, lambda arrays: save_file(arrays, path), load_file(path)
@@ -172,7 +172,7 @@ def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(own, 
 def test_a_safetensors_file_whose_header_lies_is_named(tmp_path):
     path, array = tmp_path / "file.safetensors", np.arange(6, dtype="float32").reshape(2, 3)
     entry = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
-    marian.write_safetensors(path, {"a": array}, b=entry)  # two arrays of the same bytes
+    marian.write_safetensors(path, {"a": array}, b=entry)  # two arrays with the same bytes
     with pytest.raises(ValueError, match=f"{path} is damaged, or no safetensors file"):
         read_safetensors(path)
     marian.write_safetensors(path, {"a": array}, a={**entry, "dtype": "F8_E4M3", "shape": [24]})
@@ -246,7 +246,8 @@ def test_a_pickle_changes_nothing_of_the_functions_that_it_names(tmp_path):
     assert not hasattr(ALLOWED["torch._utils", "_rebuild_parameter"], "trap!")
 
 
-# 20 tuples in tuples, each twice in the next: their hash takes a million steps, of 90 forever.
+# 20 nested tuples, each twice in the next: their hash takes a million steps; with 90 it would never
+# end.
 NESTED = b"K\x01" + b"q\x00h\x00\x86" * 20
 STORAGE = b"(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x06tQ"
 TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + STORAGE
@@ -312,7 +313,7 @@ def test_tensors_outside_their_storage_are_refused(tmp_path):
     path.write_bytes(zipped(tensor(0, (3, 2), (1, 3))))
     np.testing.assert_array_equal(read_torch(path)["a"], np.zeros((3, 2)))
     outside = (1, (3, 2), (1, 3)), (0, (3, 3), (2, 1)), (0, (2,), (-1,)), (-1, (2,), (1,))
-    again_and_again = (0, (20_000_000,), (0,))  # one number, of a size that no memory has
+    again_and_again = (0, (20_000_000,), (0,))  # one number, with a size beyond any memory
     for wrong in (*outside, again_and_again):
         path.write_bytes(zipped(tensor(*wrong)))
         with pytest.raises(ValueError, match="a must be inside its storage"):
@@ -320,7 +321,8 @@ def test_tensors_outside_their_storage_are_refused(tmp_path):
 
 
 def test_a_storage_that_many_tensors_share_is_refused(tmp_path):
-    """A model with one table has it by four names; of more, a small file would become large."""
+    """A model with one table has it under four names; with more names, a small file would become
+    large."""
     path = tmp_path / "pytorch_model.bin"
     tensor = TENSOR + b"K\x00K\x06\x85K\x01\x85\x89NtR"
     names = b"".join(b"X\x01\x00\x00\x00%c" % name + tensor for name in b"abcd")
@@ -332,7 +334,7 @@ def test_a_storage_that_many_tensors_share_is_refused(tmp_path):
 
 
 def test_storages_that_share_bytes_are_refused(tmp_path):
-    """Or a zip of 20 MB becomes arrays of gigabytes."""
+    """Otherwise a zip of 20 MB could become arrays of gigabytes."""
     tensor = TENSOR.replace(b"K\x06", b"M\x70\x17") + b"K\x00K\x06\x85K\x01\x85\x89NtR"
     content = zipped(b"\x80\x02}(X\x01\x00\x00\x00a" + tensor + b"u.", bytes(24_000))
     table, end = content.index(b"PK\x01\x02"), content.index(b"PK\x05\x06")

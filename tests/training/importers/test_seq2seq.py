@@ -1,4 +1,4 @@
-"""Imported T5, BART and Pegasus models are the originals: ids, logits, texts and scores."""
+"""Imported T5, BART and Pegasus models have the originals' ids, logits, texts and scores."""
 
 import json
 
@@ -17,7 +17,7 @@ from training import import_hf
 
 
 class Both:
-    """A stored folder, its run, and what the original says."""
+    """A stored folder, its run, and the original's results."""
 
     def __init__(self, name, directory):
         self.name, self.directory = name, directory
@@ -30,10 +30,10 @@ class Both:
         return seq2seq.our_ids(self.name, ids)
 
     def other_reading(self, text, ids):
-        """Why the tokenizer of transformers reads a text differently than SentencePiece; or None.
+        """The reason why transformers tokenises a text differently from SentencePiece; or None.
 
-        It ignores that a model writes unknown characters as bytes. For Pegasus, it keeps blanks at
-        the end of a text and other blanks than spaces.
+        It ignores that a model writes unknown characters as bytes. For Pegasus, it keeps spaces at
+        the end of a text, and white space other than spaces.
         """
         if self.name == "t5/madlad" and seq2seq.unknown(self.name) in ids:
             return "bytes"
@@ -41,7 +41,7 @@ class Both:
         return "blanks" if "pegasus" in self.name and text and blanks else None
 
     def alike(self):
-        """The numbers of the texts that are not empty and that both read alike."""
+        """The numbers of the texts that are not empty and that both tokenise alike."""
         pairs = zip(self.answers["sources"], self.answers["source_ids"], strict=True)
         return [n for n, one in enumerate(pairs) if one[0] and not self.other_reading(*one)]
 
@@ -79,7 +79,7 @@ def test_logits_are_the_originals(both):
         found = np.array(both.model(inputs, training=False))[0]
         ours = both.ours(range(expected.shape[1]))
         np.testing.assert_allclose(found[:, ours], expected, atol=1e-4)
-        # What is there besides has no probability.
+        # All other ids have no probability.
         np.testing.assert_allclose(
             log_softmax(found)[:, ours], log_softmax(expected), atol=1e-4, rtol=1e-4
         )
@@ -104,14 +104,14 @@ def test_greedy_search_finds_the_same_texts(both):
 
 @SOME_FAST
 def test_beam_search_finds_texts_of_the_same_score_or_a_better_one(both):
-    """Of texts that end before the length limit: there, the original counts eos as certain."""
+    """For texts that end before the maximum length, at which the original counts eos as certain."""
     found = both.translator.functions["serving_default"](tf.constant(both.answers["sources"]))
     equal, limit = 0, both.translator.max_target_length - 2
     for n in both.alike():
         text, score = found["translation"][n].numpy().decode(), float(found["score"][n])
         expected = both.answers["beam"][n], both.answers["scores"][n]
         is_long = len(both.tokenizer.encode_target([expected[0]])[0]) > limit
-        # Nothing but a sentinel: blanks up to the limit.
+        # Only a sentinel: spaces up to the maximum length.
         if found["truncated"][n] or is_long or both.answers["sources"][n] == "<extra_id_2>":
             continue
         if text.strip() == expected[0].strip():
@@ -124,8 +124,8 @@ def test_beam_search_finds_texts_of_the_same_score_or_a_better_one(both):
     assert equal >= 6
 
 
-# What the run keeps of each folder: heads and their size, ties, beam width, length penalty, maximum
-# lengths.
+# What the run keeps of each folder: heads and their size, tied embeddings, beam width, length
+# penalty, maximum lengths.
 KEPT = {
     "t5/t5": (2, 6, "all", 3, 0.8, 512, 39),
     "t5/flan": (3, 5, "embeddings", 2, 1, 512, 37),
@@ -155,7 +155,7 @@ def test_every_text_of_bart_begins_with_a_piece_that_is_in_no_text(tmp_path):
     ids = both.tokenizer.encode_source(["a tree", "<s>", ""]).to_list()
     assert [row[0] for row in ids] == [begin] * 3 and not any(begin in row[1:] for row in ids)
     assert both.tokenizer.decode([ids[1]]).numpy().tolist() == [b"<s>"]
-    # The search gives it, so it costs nothing; a document's sentences begin with it too.
+    # The search adds it at no cost; the sentences of a document begin with it too.
     first, second = (both.answers["sources"][n] for n in (0, 1))
     best = both.translator.translate([first, second])
     document = both.translator.functions["translate_document"](tf.constant([f"{first}\n{second}"]))
@@ -287,7 +287,7 @@ def test_sizes_that_are_not_those_of_the_weights_are_refused(name, tmp_path, ref
 def test_a_missing_or_damaged_file_is_named(folder, name, tmp_path, refused):
     folder = seq2seq.copied(folder, tmp_path / "folder")
     content = (folder / name).read_bytes()
-    # Half of the merges may be merges too.
+    # Half of the merges may be valid merges too.
     half = [] if name == "merges.txt" else [content[: len(content) // 2]]
     for damaged in (b"", *half, b"\xff" * 99):
         (folder / name).write_bytes(damaged)

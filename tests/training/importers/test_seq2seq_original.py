@@ -1,6 +1,6 @@
-"""T5, BART and Pegasus, written anew by the originals of today and asked again.
+"""The current originals write T5, BART and Pegasus again; the results are compared.
 
-The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one that is made here of the package registry.
+The environment: `TFFORMER_HUGGING_FACE_PYTHON`, or one installed here from the package registry.
 """
 
 import originals

@@ -1,4 +1,5 @@
-"""Guided attention: the penalties of the papers, by hand; padding counts nothing; they pull."""
+"""Guided attention: the penalties of the papers, by hand; padding does not count; attention
+follows."""
 
 import math
 
@@ -47,7 +48,7 @@ def test_its_gradient_reaches_the_guided_heads_alone(randomise):
     assert (of_heads[:3] > 1e-6).all() and (of_heads[3:] == 0).all()
 
 
-# Words 1, 1, 2, 3 and eos to words 1, 2, 2 and eos: 1-2, 2-2, 3-1; the second row is of padding.
+# Words 1, 1, 2, 3 and eos to words 1, 2, 2 and eos: 1-2, 2-2, 3-1; the second row is padding.
 LINKED = {
     "source_words": np.array([[1, 1, 2, 3, 0], [0, 0, 0, 0, 0]], "int32"),
     "target_words": np.array([[1, 2, 2, 4, 0], [0, 0, 0, 0, 0]], "int32"),

@@ -1,4 +1,5 @@
-"""The methods in trainings: off they are not there, stopped they go on, misfits are refused."""
+"""Methods in a training: without effect when off, resumed exactly, refused in wrong
+combinations."""
 
 import csv
 import random
@@ -63,7 +64,7 @@ SIZES = [
 
 @pytest.fixture(scope="module")
 def whole(files, tmp_path_factory):
-    """A training with several methods that nothing has stopped."""
+    """An uninterrupted training with several methods."""
     run = tmp_path_factory.mktemp("methods") / "run"
     assert train.main(words(files, run, *SIZES, *METHODS, aligned(files))) == 0
     return run
@@ -103,7 +104,7 @@ def test_a_recurrent_model_goes_on_bit_for_bit(files, tmp_path):
 
 
 def test_switched_off_nothing_is_there():
-    """So a step has not one operation more than without them."""
+    """So a step has no more operations than without them."""
     pairs = {"scheduled_sampling": 0.0, "guided_attention": 0.0, "reward": "none"}
     assert TASKS["translation"].methods(Recipe(**pairs)) == Methods()
     assert not any(Methods())
@@ -113,7 +114,7 @@ def test_switched_off_nothing_is_there():
 
 @pytest.mark.parametrize(("parts", "cores", "links"), [(1, 2, False), (2, 1, True)])
 def test_a_penalty_of_parts_is_that_of_the_whole(parts, cores, links, rng, randomise):
-    """A sum over tokens, as the loss: in parts, of other lengths, it comes to the same."""
+    """The penalty is a sum over tokens, like the loss, so parts of other lengths give the same."""
     inputs = linked_inputs(rng)
     ids = inputs["source_ids"]
     ids[0, 3:] = ids[3, 2:] = 0
@@ -135,7 +136,7 @@ def test_a_penalty_of_parts_is_that_of_the_whole(parts, cores, links, rng, rando
 
 
 def linked_inputs(rng):
-    """Pairs of 7 words, of which the last of each target belongs to the first of its source."""
+    """Pairs of 7 words; the last word of each target belongs to the first of its source."""
     ids = rng.integers(4, 17, (4, 7)).astype("int32")
     words = np.tile(np.arange(1, 8, dtype="int32"), (4, 1))
     links = np.stack([words, words[:, ::-1]], axis=2).reshape(4, 14)
@@ -214,7 +215,7 @@ def test_what_does_not_go_together_is_one_line(files, tmp_path, capsys, options,
 
 
 def test_a_last_batchnorm_learns_also_where_attention_is_looked_at():
-    """A penalty asks the layers and not the model, which says what is training."""
+    """A penalty calls the layers and not the model, which passes on the training mode."""
     model = Transformer(TransformerConfig.preset("test", 17, normalization="batch", norm="pre"))
     ids = np.array([[5, 6, 7, 3], [8, 9, 3, 0]], "int32")
     model.with_attention({"source_ids": ids, "target_ids": ids}, training=True)

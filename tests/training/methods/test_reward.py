@@ -45,7 +45,7 @@ def test_the_score_of_a_sentence_is_sacrebleus():
 
 
 def test_weights_of_minimum_risk_by_hand():
-    """Two candidates alike in probability, of BLEU 1 and 0: Q is 1/2 each, R is 1/2."""
+    """Two equally probable candidates with BLEU 1 and 0: each Q is 1/2, R is 1/2."""
     weights = risk_weights(tf.constant([[-3.0, -3.0]]), tf.constant([[1.0, 0.0]]))
     np.testing.assert_allclose(weights, [[2 * 0.5 * 0.5, -2 * 0.5 * 0.5]], rtol=1e-6)
 
@@ -58,7 +58,7 @@ def test_they_are_the_derivative_of_the_risk(rng):
     with tf.GradientTape() as tape:
         q = tf.nn.softmax(tf.where(known, SHARPNESS * log_probs, -1e9))
         risk = tf.reduce_sum(q * (1 - rewards))
-    # What is minimised is - sum w log P, and the factor a n is left out or put in.
+    # The minimised loss is - sum w log P; the factor a n is left out or put in.
     expected = -tape.gradient(risk, log_probs) / SHARPNESS * 5
     weights = risk_weights(log_probs, rewards, known)
     np.testing.assert_allclose(weights, expected, atol=1e-6)
@@ -76,7 +76,7 @@ def test_candidates_are_a_batch():
     with_reference = with_last(ids, tf.constant([[5, 3], [9, 3]]))
     assert with_reference.shape == (2, 3, 3)
     np.testing.assert_array_equal(with_reference[:, 2], [[5, 3, 0], [9, 3, 0]])
-    # The first reference was drawn before.
+    # The first reference was sampled before.
     np.testing.assert_array_equal(
         first_of_equal(with_reference), [[True, True, False], [True, True, True]]
     )
@@ -89,13 +89,14 @@ def test_candidates_are_a_batch():
         inputs["target_ids"], [[2, 5, 0], [2, 6, 7], [2, 8, 0], [0, 0, 0]]
     )
     np.testing.assert_array_equal(weights, [[1] * 3, [2] * 3, [3] * 3, [4] * 3])
-    # At the limit there is no choice: 3 is the last token of [6, 7, 3], and of [8, 3].
+    # At the maximum length there is no choice: 3 is the last token of [6, 7, 3], and of [8, 3].
     *_, weights = candidates(*known, limit=tf.constant([3, 2]))
     np.testing.assert_array_equal(weights, [[1, 1, 0], [2, 2, 0], [3, 0, 0], [4, 0, 0]])
 
 
 def test_a_candidate_is_learned_by_the_probability_that_it_was_drawn_by(randomise):
-    """Without dropout: otherwise what is drawn would be unlearned for being the model's own."""
+    """Without dropout; otherwise the sampled texts would become less likely only because they
+    are the model's own."""
     config = TransformerConfig.preset("test", 17, dropout=0.5)
     recipe = Recipe(reward="self-critical")
     for methods in (TASKS["translation"].methods(recipe), Methods()):
@@ -129,7 +130,7 @@ def test_what_is_drawn_is_scored_against_its_reference(kind, tokenizer, randomis
     assert (weights.numpy()[3 * count :] == 0).all()
     of_rows = weights.numpy()[:, 0].reshape(4, count)[:3]
     if kind == "minimum-risk":
-        assert texts[3::4][:3] == TEXTS  # the reference, which is worth most
+        assert texts[3::4][:3] == TEXTS  # the reference, which has the highest BLEU
         assert (of_rows.argmax(axis=1) == 3).all()
         np.testing.assert_allclose(of_rows.sum(axis=1), 0, atol=1e-5)
     # The same seed draws the same.

@@ -1,4 +1,4 @@
-"""Scheduled sampling: the decays of the paper, what is read in place of what, and how much."""
+"""Scheduled sampling: the decays of the paper, which tokens are replaced, and how many."""
 
 import math
 
@@ -19,7 +19,7 @@ LABELS = np.array([[5, 6, 7, 8, 9, 10, 3]] * (B - 1) + [[5, 3, 0, 0, 0, 0, 0]], 
 
 
 class Says:
-    """A model that says the same after every target: the id of the place it stands at, plus 11."""
+    """A model that ignores the target: at each position it predicts the id there, plus 11."""
 
     def __init__(self, step):
         self.optimizer = type("Optimizer", (), {"iterations": tf.constant(step)})
@@ -29,7 +29,7 @@ class Says:
         assert training is False
         self.read.append(inputs)
         ids = tf.tile(tf.range(T)[None] + 11, [B, 1])
-        # What is never read is likelier by far.
+        # Ids that are never read are much more likely.
         return 9.0 * tf.one_hot(ids % V, V) + 99.0 * tf.reduce_sum(tf.one_hot(NEVER, V), axis=0)
 
 
@@ -44,7 +44,7 @@ def sampled(step=N, share=0.99, decay="linear", by="argmax", passes=2, seed=(3, 
 
 @pytest.mark.parametrize("share", [0.25, 0.9])
 def test_decays_of_the_paper(share):
-    """By hand, from the equations: 0 or nearly at first, S at the end, each in its own way."""
+    """By hand, from the equations: about 0 at first, S at the end, with different curves."""
 
     def at(decay, part):
         return float(ScheduledSampling(share, decay, "argmax", 2, N).share_at(round(part * N)))
@@ -63,11 +63,11 @@ def test_decays_of_the_paper(share):
 
 
 def test_the_models_own_word_stands_where_the_one_before_was_read():
-    """At t + 1 is read what it says at t; bos, and what is padding, stay."""
+    """At t + 1, the input is the model's prediction at t; bos and padding stay."""
     model, inputs = sampled()
     found = inputs["target_ids"].numpy()
     own = np.concatenate([[2], (np.arange(T - 1) + 11) % V])
-    own[own < 4] = 4  # of those that are never read there is none here
+    own[own < 4] = 4  # none of those that are never read
     assert (found[:, 0] == 2).all() and (found[-1, 2:] == 0).all()
     changed = found != TARGET
     assert changed.sum() > 15
@@ -96,7 +96,7 @@ def test_a_drawn_word_is_as_likely_as_the_model_says():
         found.append(ids)
     found = np.stack(found)
     assert set(found[found != TARGET[:-1, 1:]]) == {4, 5}
-    # Of the places whose true word is another than both.
+    # For positions whose true word differs from both.
     others = found[:, :, 1:]
     assert (others == 4).sum() / ((others == 4) | (others == 5)).sum() == pytest.approx(
         0.25, abs=0.03
@@ -104,7 +104,8 @@ def test_a_drawn_word_is_as_likely_as_the_model_says():
 
 
 def test_mixed_embeddings_are_the_means_of_the_likeliest(randomise, rng):
-    """Beside the model called with one id a place, whose embedding is the mean."""
+    """Compared with a model that is called with one id at each position, whose embedding is the
+    mean."""
     model = randomise(make("learned"))
     inputs = {"source_ids": SOURCE, "target_ids": TARGET}
     ids = np.tile(TARGET[:, :, None], 3)
@@ -130,7 +131,7 @@ def test_mixed_embeddings_are_the_means_of_the_likeliest(randomise, rng):
     expected = model.decode(TARGET, model.encode(SOURCE), SOURCE != 0)
     object.__setattr__(model, "target_embedding", known)
     np.testing.assert_allclose(logits, expected, atol=1e-4)
-    # All weight on the true one is teacher forcing; and without padding it is the same.
+    # With all weight on the true token it is teacher forcing; without padding it is the same.
     alone = np.zeros_like(weights)
     alone[..., 0] = 1
     true = {**mixed, "mixed_weights": alone}

@@ -1,4 +1,4 @@
-"""Teachers: what they expect of each next token is learned beside the targets."""
+"""Teachers: the student learns their distribution of each next token, beside the targets."""
 
 import itertools
 import re
@@ -37,7 +37,7 @@ def config(**options):
 
 @pytest.fixture(scope="module")
 def batch():
-    """Inputs and labels of 4 pairs, padded to 7 and 5 tokens; not to be changed."""
+    """Inputs and labels of 4 pairs, padded to 7 and 5 tokens; tests must not change them."""
     rng = np.random.default_rng(7)
     source, labels = (rng.integers(4, V, (4, size)).astype("int32") for size in (7, 5))
     source[1, 4:] = labels[0, 3:] = labels[3, 2:] = 0
@@ -48,7 +48,7 @@ def batch():
 
 def models(randomise, count):
     found = [randomise(Transformer(config())) for _ in range(count)]
-    for n, model in enumerate(found):  # `randomise` moves all of them alike
+    for n, model in enumerate(found):  # `randomise` changes them in the same way
         model.set_weights([(1 + n / 3) * weight for weight in model.get_weights()])
     return found
 
@@ -85,7 +85,7 @@ def tf_of(arrays):
 
 
 def test_who_knows_what_the_teacher_knows_learns_nothing(batch, randomise):
-    """The cross-entropy is least where both are the same: each gradient is 0."""
+    """The cross-entropy is minimal if both are equal: all gradients are 0."""
     inputs, labels = tf_of(batch)
     model = student(randomise)
     other = Transformer(config())
@@ -105,7 +105,7 @@ def lesson(randomise):
 
 @pytest.fixture(scope="module")
 def whole(batch, randomise, lesson):
-    """What a batch is worth that is computed at once."""
+    """The loss of a batch that is computed in one part."""
     return student(randomise, lesson)._sums(*tf_of(batch))
 
 
@@ -123,7 +123,7 @@ def test_parts_learn_what_the_whole_learns(batch, randomise, lesson, whole, part
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Pairs, and translators: `one` and `two` can teach them, the others cannot."""
+    """Pairs and translators: `one` and `two` can be their teachers, the others cannot."""
 
     folder = tmp_path_factory.mktemp("teachers")
     texts = [" ".join(words) for words in itertools.product(NUMBERS, repeat=3)]
@@ -147,7 +147,7 @@ def words(folder, run, *teachers):
 
 @pytest.mark.slow
 def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
-    """Also when they are gone. The card names them."""
+    """Also after the teachers' runs are deleted. The model card names them."""
     folder = shutil.copytree(folder, tmp_path / "teachers")
     passes = ["--r-drop", "2", "--r-drop-from", "1"]
     arguments = words(folder, tmp_path / "whole", "one", "two") + passes

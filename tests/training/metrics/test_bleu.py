@@ -1,4 +1,4 @@
-"""BLEU is sacreBLEU's, each figure under the name of its protocol."""
+"""BLEU is that of sacreBLEU; each score has the name of its protocol."""
 
 import pytest
 import sacrebleu

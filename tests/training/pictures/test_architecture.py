@@ -1,4 +1,4 @@
-"""The drawing of a model has its real layers, and the shapes that its tensors have."""
+"""The drawing of a model has its layers and the shapes of its tensors."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ SIZES = {"B": 3, "S": 5, "T": 4}
 
 
 def size(shape):
-    """A shape as it is written, with numbers for its letters."""
+    """A shape as in the drawing, with numbers for its letters."""
     parts = shape.replace(",", "").strip("[]").split(" ")
     return tuple(SIZES.get(part) or int(part) for part in parts)
 
@@ -102,7 +102,7 @@ def test_every_box_is_drawn_with_its_shape(config):
 
 
 def test_what_a_family_has_besides_is_drawn():
-    """Two that read no target: the encoder's output is upsampled. And the heads of BERT."""
+    """Two models without a target, whose encoder output is upsampled; and the heads of BERT."""
     for decoding in ("ctc", "eos"):
         config = NonAutoregressiveConfig.preset(
             "test", 17, decoding=decoding, tie_embeddings="all", upsampling=3

@@ -1,4 +1,4 @@
-"""The command draws all of a translator, and says in one line what it cannot draw."""
+"""The command draws all pictures of a translator, and reports in one line what it cannot draw."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Each figure shows the numbers that it was given, and names its axes."""
+"""Each figure shows the given numbers and names its axes."""
 
 import itertools
 import math
@@ -52,7 +52,7 @@ def test_a_line_for_each_share_that_is_large_enough(weights):
         assert {line.get_color() for line in ax.lines} <= set(picture_style.COLOURS[:5])
 
 
-# a | b c | c ends, and b's other child; beam 3 is never filled.
+# a | b c | c ends, and b's other child; beam 3 stays empty.
 TREE = Tree(
     pieces=[["a", "b", "c"], ["d", "</s>", "e"], ["</s>", "", ""]],
     parents=[[0, 0, 0], [0, 1, 0], [0, 1, -1]],
@@ -68,7 +68,7 @@ def test_what_was_cut_is_what_nothing_came_from():
     assert shown["c\n-3.00"] == shown["e\n-3.50"] == beams.CUT
     assert shown["b\n-2.00"] == shown["·\n-2.50"] == beams.KEPT
     assert shown["a\n-1.00"] == shown["d\n-1.50"] == shown["</s>\n-1.70"] == beams.BEST
-    assert len(ax.lines) == 8  # of nine places one is empty
+    assert len(ax.lines) == 8  # of nine positions one is empty
     assert ax.get_xlabel() == "step" and ax.get_ylabel()
 
 
@@ -147,13 +147,13 @@ def test_the_learning_rate_shows_a_warm_up_inside_the_first_epoch():
     assert steps[rates.index(max(rates))] == 29  # its 30th update
     assert max(rates) == pytest.approx((64 * 30) ** -0.5)
     assert steps[0] == 0 and steps[-1] == 300
-    # The last session had other settings: from there on, the line is that of the log.
+    # The last session had other settings: from there on, the line follows the log.
     rows[2]["learning_rate"] = 0.5
     rate, loss, score = curves.curves_figure(rows, "val_bleu", "BLEU", schedule).axes
     steps, rates = map(list, rate.lines[1].get_data())
     assert steps[-2:] == [200, 300] and rates[-1] == 0.5
     assert list(loss.lines[0].get_xdata()) == list(score.lines[0].get_xdata()) == [100, 200, 300]
-    # Without one rate that agrees, and without steps, there is nothing but the log.
+    # If no learning rate agrees, or without steps, the line follows the log.
     rows[0]["learning_rate"] = 0.5
     assert len(curves.curves_figure(rows, "val_bleu", "BLEU", schedule).axes[0].lines) == 1
     del rows[0]["step"]

@@ -1,4 +1,4 @@
-"""What is drawn is what the model computes: attention, probabilities, the tree of a search."""
+"""The pictures show what the model computes: attention, probabilities, the tree of a search."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_labels_are_the_pieces(seen, translator):
 
 
 def test_attention_is_that_of_the_layers(seen, translator):
-    """By another way: the layers asked one after the other."""
+    """By another route: the layers called one after the other."""
     model, tokenizer = translator.model, translator.tokenizer
     ids = tokenizer.encode_source([SOURCE]).to_tensor()
     x = model.source_positions(model.source_embedding(ids))
@@ -49,7 +49,7 @@ def test_attention_is_that_of_the_layers(seen, translator):
 
 @pytest.mark.parametrize("variant", ["paper", "relative, ada, one layer twice"])
 def test_a_layer_of_both_halves_is_told_apart(variant):
-    """Three layers, one after the other, and none is watched any more."""
+    """Three layers, one after the other; afterwards none is recorded."""
     model = make(variant)
     ids = np.array([[5, 6, 7, 8, 3]])
     with watched(model) as found:
@@ -78,7 +78,7 @@ SEARCHES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
 def test_the_tree_is_of_the_translator_s_own_search(translator, options):
-    """Its best way is what is translated, by whatever rules."""
+    """Its best path is the translation, with any search rules."""
     own = tfformer.Translator(
         translator.model, translator.tokenizer, **tiny.SERVED, **options, explain=True
     )

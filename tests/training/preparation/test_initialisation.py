@@ -1,4 +1,4 @@
-"""Halves of other runs: their weights stand in the new model, and the others are random."""
+"""Halves of other runs: their weights are in the new model, and the other weights are random."""
 
 import numpy as np
 import pytest
@@ -72,8 +72,8 @@ def runs(folder):
 
 
 def asked(folder, run, *given):
-    """The words of a training on the folder's texts, which are their own translations; for a family
-    that has them, with labels."""
+    """The arguments of a training on the folder's texts, which are their own translations; with
+    labels, if the family has them."""
     side = "labels" if "classifier" in given else "target"
     source, target = str(folder / "source.txt"), str(folder / f"{side}.txt")
     files = ["--source", source, f"--{side}", target]
@@ -84,7 +84,7 @@ def asked(folder, run, *given):
 
 
 def begun(folder, name, *given):
-    """What a training by these words takes over: a `Beginning`."""
+    """What a training with these arguments takes from other runs: a `Beginning`."""
     arguments = parser("").parse_args(asked(folder, folder / name, *given))
     recipe, prepared = options.read_recipe(arguments), folder / name / "prepared"
     (folder / name).mkdir()
@@ -103,7 +103,7 @@ def of(half, weights):
 
 
 def test_an_encoder_brings_its_layers_its_embedding_and_its_vocabulary(folder, runs):
-    """The decoder has as many layers as the recipe says, and begins random."""
+    """The decoder has the recipe's number of layers, with random weights."""
     found = begun(folder, "one half", "--init-encoder", str(folder / "two"), "--preset", "test",
                   "--num-decoder-layers", "1", "--tie-embeddings", "none")  # fmt: skip
     weights = runs["two"]
@@ -134,7 +134,7 @@ def test_a_language_model_is_a_decoder_without_cross_attention(folder, runs):
 
 @pytest.mark.parametrize("name", ["both", "reads"])
 def test_a_classifier_begins_with_an_encoder(folder, runs, name):
-    """Of a translator, or of a masked language model; its labels are its own."""
+    """From a translator or a masked language model; it has its own labels."""
     half = ["--init-encoder", str(folder / name)]
     found = begun(folder, f"classifies as {name}", *half, "--family", "classifier")
     weights = runs[name]
@@ -150,7 +150,7 @@ def test_a_classifier_begins_with_an_encoder(folder, runs, name):
 
 
 def test_a_language_model_begins_with_a_decoder(folder, runs):
-    """Of what it attends to beside itself nothing is left."""
+    """Its attention to the encoder is dropped."""
     half = ["--init-decoder", str(folder / "both")]
     found = begun(folder, "writes as both", *half, "--family", "language-model")
     weights = runs["both"]
@@ -217,7 +217,7 @@ def test_what_does_not_fit_is_said_in_a_line(folder, runs, tmp_path, capsys, giv
 
 @pytest.mark.slow
 def test_a_run_that_began_with_a_half_goes_on(folder, runs, capsys):
-    """By the same command, too; another run is no run that it can begin with."""
+    """Also by the same command; it cannot begin with another run."""
     half = ["--init-encoder", str(folder / "both")]
     assert train.main(asked(folder, folder / "goes on", *half, "--preset", "test")) == 0
     again = ["--run", str(folder / "goes on"), "--resume", "--epochs", "2"]

@@ -1,4 +1,5 @@
-"""What is chosen where nobody has chosen, and the plan that is said before the first step."""
+"""The settings that are chosen from the corpus, and the plan that is printed before the first
+step."""
 
 import dataclasses
 import json
@@ -14,14 +15,14 @@ from training.report.progress import Forecast, duration
 
 @pytest.fixture
 def command(tmp_path):
-    """Arguments of the command for 60 pairs of text, 57 of which are learned from."""
+    """Arguments of the command for 60 pairs of text, of which 57 are for training."""
     text = tmp_path / "text.txt"
     text.write_text("".join(f"word {n} and more\n" for n in range(60)))
     return ["--source", str(text), "--target", str(text), "--run", str(tmp_path / "run")]
 
 
 def prepared(command, *more):
-    """The settings of the run that this command begins, and what it says."""
+    """The settings of the run that this command begins, and the printed text."""
     arguments = train.parser().parse_args([*command, "--vocabulary-size", "300", *more])
     recipe, said = train.read_recipe(arguments), []
     prepare(arguments.run / "prepared", recipe, None, said.append)
@@ -106,7 +107,7 @@ def test_after_fifty_steps_it_says_once_how_long_it_will_take(monkeypatch):
     forecast = Forecast(epochs=3, steps=1000, say=said.append)
     forecast.set_model(SimpleNamespace(optimizer=SimpleNamespace(iterations=0)))
     for step in range(120):
-        # Half a second each; the first of each of 7 lengths is traced.
+        # Half a second each; the first batch of each of 7 lengths is traced.
         clock[0] += 60 if step in (0, 1, 2, 5, 11, 23, 47) else 0.5
         forecast.model.optimizer.iterations += 1
         forecast.on_train_batch_end(step)

@@ -1,4 +1,4 @@
-"""Recipes and their settings: what is refused, and what of them is for other files."""
+"""Recipes and their settings: what is refused, and which settings also hold for other files."""
 
 import json
 
@@ -74,7 +74,7 @@ def test_unknown_recipe_and_option(capsys, tmp_path):
 
 
 def test_a_recipe_s_settings_for_other_files(tmp_path):
-    """The numbers are the recipe's, the pairs and the language are not."""
+    """The numbers are taken from the recipe, the pairs and the language are not."""
     for name in ("a.en", "a.fr", "b.en", "b.fr"):
         (tmp_path / name).write_text(f"text of {name}\n")
     files = [f"--{option}={tmp_path / name}" for option, name in (
@@ -96,7 +96,7 @@ def test_a_recipe_s_settings_for_other_files(tmp_path):
 
 
 def test_a_recipe_in_other_languages(tmp_path, monkeypatch):
-    """The recipe's own corpus, with no change but the names of the languages."""
+    """The recipe's own corpus; only the names of the languages change."""
     monkeypatch.setattr(multi30k, "SHA256", {})
     monkeypatch.setattr(multi30k, "SPLITS", {"train": 1, "test_2016_flickr": 1})
     for name in ("train.de", "train.fr", "test_2016_flickr.de", "test_2016_flickr.fr"):
@@ -130,7 +130,7 @@ def test_the_search_of_a_recipe_is_what_the_model_is_served_with(tmp_path):
     settings = tmp_path / "prepared" / "recipe.json"
     settings.parent.mkdir()
     settings.write_text(json.dumps(recipe.settings()))
-    # What the run was begun with holds, whatever another recipe has now.
+    # The settings of the begun run hold, whatever another recipe has now.
     plain = load_recipe(RECIPE)
     assert read_settings(tmp_path, plain).search == {"coverage_penalty": 0.2}
     settings.write_text(json.dumps(plain.settings()))

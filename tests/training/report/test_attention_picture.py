@@ -1,4 +1,4 @@
-"""The picture of the attention: what a model attends to, and of one that copies its gate."""
+"""The picture of the attention: the attention of a model, also of one that copies."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ SOURCE, TARGET = "ab ж", "b жa"
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """A function that draws two texts by a translator, and gives the figure's axes."""
+    """A function that draws two texts by a translator and returns the figure's axes."""
     figures = []
     monkeypatch.setattr(picture, "write_picture", lambda path, figure: figures.append(figure))
 
@@ -47,7 +47,7 @@ def test_a_figure_has_what_it_is_given():
 
 @pytest.mark.slow
 def test_of_a_model_that_copies_the_gate_is_drawn_and_the_attention_that_it_copies_by(drawn):
-    keras.utils.set_random_seed(3)  # before the tokenizer, which it would end
+    keras.utils.set_random_seed(3)  # before the tokenizer, which seeding would end
     # The letter ж is two bytes, so two pieces and one row.
     tokenizer = Tokenizer.train(["ab ba", "a b"], vocabulary_size=300, kind="char")
     size, alike = tokenizer.source_vocabulary_size, {"tie_embeddings": "all"}
@@ -66,7 +66,7 @@ def test_of_a_model_that_copies_the_gate_is_drawn_and_the_attention_that_it_copi
         np.testing.assert_allclose(image(heat_map).sum(axis=-1), np.ones(rows), rtol=1e-5)
     # By hand: ▁, b, ▁, the character of two bytes, a, and the end.
     assert rows == 6
-    # Copying by this attention is what the model answers: P of each id of the target's first row.
+    # If the model copies by this attention, its output is P of each id of the target's first row.
     gate.set_weights([np.zeros(gate.kernel.shape), np.array([-99.0])])
     heat_map = next(axes for axes in drawn(translator) if axes.images)
     scored = copying({"source_ids": tokenizer.encode_source([SOURCE]).to_tensor(),

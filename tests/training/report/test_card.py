@@ -1,4 +1,4 @@
-"""The model card: its numbers are those of the run, however often that was stopped."""
+"""The model card has the numbers of the run, however often it was interrupted."""
 
 import dataclasses
 import functools
@@ -34,11 +34,11 @@ from training.trainer.state import Keeper
 
 TRANSLATION = TASKS["translation"]
 BLANK, LONG = 3, 2  # pairs that are dropped
-STOPPED = 6  # steps behind which the first session ends
+STOPPED = 6  # the first session ends after these steps
 
 
 def pairs(split, data):
-    """A sentence for a word; in training some pairs that are unfit besides."""
+    """A sentence for a word; in training there are also some invalid pairs."""
     words = random.Random(split)
     for _ in range({"train": 211, "val": 13}[split]):
         word = words.choice(tiny.WORDS)
@@ -64,7 +64,7 @@ RECIPE = dataclasses.replace(
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run of two sessions, the first stopped in its first epoch, with a counter of energy."""
+    """A run of two sessions, the first interrupted in its first epoch, with a counter of energy."""
     directory = tmp_path_factory.mktemp("card") / "my run"
     powercap = tmp_path_factory.mktemp("powercap")
     counter = zone(powercap, "intel-rapl:0", "package-0", 5_000_000)
@@ -92,7 +92,7 @@ def trained(tmp_path_factory):
 
 
 def cells(text):
-    """The rows of all tables, by their first cell; of several, the last."""
+    """The rows of all tables, by their first cell; if a cell occurs twice, the last row."""
     rows = [re.split(r" (?<!\\)\| ", line[2:-2]) for line in text.splitlines() if line[:2] == "| "]
     return {row[0]: row[1:] for row in rows}
 
@@ -146,7 +146,7 @@ def test_sessions_are_summed_up(trained, rows):
     assert [one["steps"] for one in sessions] == [[0, STOPPED], [STOPPED, steps]]
     assert rows["steps"] == [f"{steps:,}"]
     seconds = sum(one["seconds"] for one in sessions)
-    # The clock of the checkpoints goes on where it was stopped; a session is recorded just behind.
+    # The time in the checkpoints continues; a session is recorded just after it.
     last = unpack((trained / "checkpoints" / "last.npz").read_bytes())
     clock = json.loads(last["progress"].tobytes())["seconds"]
     assert clock - 0.2 <= seconds <= clock + 5
@@ -157,7 +157,7 @@ def test_sessions_are_summed_up(trained, rows):
     assert rows["tokens of the corpus seen, source and target"] == [
         f"{tokens:,} in {RECIPE.epochs} epochs"
     ]
-    # The epoch that was stopped is not taken for as fast as its rest.
+    # The speed of the interrupted epoch is not that of its rest.
     speed = int(rows["tokens a second, without validation"][0].replace(",", ""))
     assert clock / 10 < tokens / speed < clock + 0.2
     assert rows["commit"] == [commit(CHECKOUT) or "unknown: no checkout of Git"]

@@ -1,4 +1,4 @@
-"""Counters of energy: what is counted, that a wrap loses nothing, and what cannot be had."""
+"""Counters of energy: what is counted, overflow of a counter, missing counters."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ from training.report.energy import Energy, nvml_counters, rapl_counters
 
 @pytest.fixture
 def powercap(tmp_path):
-    """Two packages of 100 J, of which zones of all kinds are parts or copies."""
+    """Two packages of 100 J; the other zones are parts or copies of them."""
     (tmp_path / "intel-rapl").mkdir()
     return [
         zone(tmp_path, "intel-rapl:0", "package-0", 7_000_000, 100_000_000),
@@ -49,7 +49,7 @@ def test_wraps_are_seen_though_nobody_asks(powercap, tmp_path, monkeypatch):
     monkeypatch.setattr(energy, "PERIOD", 0.01)
     with Energy(powercap=tmp_path) as found:
         for microjoules in (90_000_000, 4_000_000, 3_000_000):
-            # In one step, as the kernel's: an empty file would be a counter that cannot be read.
+            # In one step, as in the kernel: an empty file would be an unreadable counter.
             (tmp_path / "next").write_text(str(microjoules))
             os.replace(tmp_path / "next", powercap[0])
             until = time.monotonic() + 30
@@ -62,7 +62,7 @@ def test_wraps_are_seen_though_nobody_asks(powercap, tmp_path, monkeypatch):
 def test_what_cannot_be_read_is_missing_and_not_zero(powercap, tmp_path):
     found = Energy(powercap=tmp_path)
     assert "processors" in found.joules()
-    # One of the two: half a figure would be none.
+    # One of the two; half of the sum would be wrong.
     powercap[1].unlink()
     assert found.joules() == {} and str(powercap[1]) in found.missing["processors"]
     assert str(powercap[1]) in Energy(powercap=tmp_path).missing["processors"]
@@ -72,9 +72,9 @@ def test_what_cannot_be_read_is_missing_and_not_zero(powercap, tmp_path):
 
 
 class Nvml:
-    """NVIDIA's library for boards of these millijoules by number; -1: it has no counter.
+    """NVIDIA's library for boards with these millijoules by number; -1: it has no counter.
 
-    It is what `pynvml` loads: C functions, which return a code and fill in what they are given.
+    `pynvml` loads it: C functions, which return a code and write into their arguments.
     """
 
     def __init__(self, millijoules):
@@ -104,7 +104,7 @@ class Nvml:
 
 @pytest.fixture
 def nvml(monkeypatch):
-    """Gives `pynvml` a library of boards; returns it."""
+    """Gives `pynvml` a library with boards; returns it."""
 
     def load(millijoules):
         monkeypatch.setattr(pynvml, "nvmlLib", Nvml(millijoules))
@@ -138,5 +138,5 @@ def test_gpus_without_a_counter_are_missing(nvml, monkeypatch, tmp_path):
     nvml([])
     with pytest.raises(OSError, match="no GPU"):
         nvml_counters()
-    # Where none is used, none is looked for.
+    # If no board is used, none is searched for.
     assert set(Energy(powercap=tmp_path).missing) == {"processors"}

@@ -1,4 +1,4 @@
-"""A history there and back, and one that is damaged."""
+"""A history is the same after a round trip; a damaged one is refused."""
 
 import pytest
 

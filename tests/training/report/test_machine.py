@@ -1,4 +1,4 @@
-"""What a figure belongs to: the machine in a line, and the commit of the checkout."""
+"""The machine of a measurement in one line, and the commit of the checkout."""
 
 import shutil
 import subprocess
@@ -33,7 +33,7 @@ def test_the_commit_of_a_checkout_and_whether_it_was_changed(tmp_path):
     assert machine.commit(tmp_path) == head
     (tmp_path / "file").write_text("b")
     assert machine.commit(tmp_path) == f"{head}-dirty"
-    # A folder without a .git is not the checkout that it lies in.
+    # A folder without a .git is not the checkout that contains it.
     (tmp_path / "inside").mkdir()
     assert machine.commit(tmp_path / "inside") is None
 

@@ -1,4 +1,5 @@
-"""Pictures: bytes joined to characters, Arabic as it is read, and fonts that have the letters."""
+"""Pictures: bytes joined to characters, Arabic in reading order, and fonts with the needed
+letters."""
 
 import io
 import warnings
@@ -20,7 +21,7 @@ OURS, NOBODYS = "\U00013000", "\U00013001"
 def test_bytes_are_joined_to_the_characters_that_they_write():
     word = [f"<0x{byte:02X}>" for byte in "한ж🎉".encode()]
     assert characters(["▁a", *word, "b"]) == [("▁a", 1), ("한", 3), ("ж", 2), ("🎉", 4), ("b", 1)]
-    # What is cut, what begins in the middle, and what nobody can print.
+    # Characters that are cut, that begin in the middle, and that cannot be printed.
     for alone in (word[:2], word[1:3], ["<0xFF>"], ["<0x0A>"], ["<0xED>", "a", "<0x95>"]):
         assert characters(alone) == [(piece, 1) for piece in alone]
     assert characters([]) == []
@@ -35,8 +36,8 @@ def test_attention_of_joined_pieces_is_added_up_and_of_joined_rows_the_mean():
 
 @pytest.fixture
 def font(tmp_path, monkeypatch):
-    """A font that has one letter, a square, installed after Matplotlib looked; and no others but
-    Matplotlib's own."""
+    """A font with one letter, a square, installed after Matplotlib searched; and no other fonts
+    but Matplotlib's own."""
     pen = TTGlyphPen(None)
     pen.moveTo((0, 0))
     for point in ((0, 700), (700, 700), (700, 0)):
@@ -84,7 +85,7 @@ def test_a_font_is_found_that_has_the_letter_and_a_line_names_what_none_has(font
             assert drawn(OURS) == square != drawn(NOBODYS) != without
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and f"no installed font has {NOBODYS}: " in said
-    # Black ink where the square is, and nowhere else: 0.7 of the letter's 10 points, at 100 dpi.
+    # Black where the square is, and nowhere else: 0.7 of the letter's 10 points, at 100 dpi.
     dark = np.frombuffer(square, np.uint8).reshape(100, 100, 4)[..., 0] < 128
     assert dark.sum() == pytest.approx((0.7 * 10 * 100 / 72) ** 2, rel=0.15)
 

@@ -1,4 +1,4 @@
-"""What an epoch is logged with."""
+"""The log row of an epoch."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from training.tasks import TASKS
 
 
 def epoch(tokens, first=0, before=None, output=None):
-    """The row of an epoch of 7 batches, of which those of these tokens are computed now."""
+    """The row of an epoch of 7 batches; those with these tokens are computed now."""
     figures, output = TASKS["translation"].figures, output or console(quiet=True)
     bar = EpochProgress(2, 3, 7, first, iter(tokens), figures, output, before)
     optimizer = SimpleNamespace(iterations=14, learning_rate=0.5)
@@ -35,7 +35,7 @@ def test_an_epoch_that_goes_on_has_the_tokens_and_the_time_of_before():
     row = epoch([30, 20], first=5, before={"tokens": 1000, "tokens_per_second": 10.0})
     assert row["tokens"] == 1050
     assert row["tokens"] / row["tokens_per_second"] == pytest.approx(100, abs=1)
-    # A checkpoint of a version that counted no tokens.
+    # A checkpoint of a version that did not count tokens.
     assert epoch([30, 20], first=5, before={"tokens_per_second": 10.0})["tokens"] == 50
 
 

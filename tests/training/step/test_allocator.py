@@ -1,4 +1,4 @@
-"""Freed memory stays with the process, and huge pages are asked for where the user did not."""
+"""Freed memory stays in the process, and huge pages are requested unless the user disabled them."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""In how many parts a CPU computes a batch, that a run keeps to it, and what threads they get."""
+"""The number of parts of a batch on a CPU: how it is chosen, kept by a run, and mapped to
+threads."""
 
 import dataclasses
 import os
@@ -104,7 +105,7 @@ assert not share_threads(2)
     assert done.returncode == 0, done.stderr
 
 
-# Runs where the command does, and prints what the process was at its end.
+# Runs at the command's path; at its end it prints the state of the process.
 WATCHED = """
 import atexit, os
 
@@ -121,7 +122,7 @@ from killing_recipe import RECIPE
 
 @pytest.mark.slow
 def test_the_command_sees_to_its_process_in_time(tmp_path):
-    """Nothing that it imports or reads makes TensorFlow compute before the threads are shared."""
+    """Nothing that it imports or reads makes TensorFlow compute before the threads are set."""
     (tmp_path / "watched.py").write_text(WATCHED)
     command = [sys.executable, "-m", "training.train", str(tmp_path / "watched.py")]
     environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}

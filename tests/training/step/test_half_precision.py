@@ -1,4 +1,4 @@
-"""Training in half precision comes near training in float32."""
+"""Training in half precision gives results close to training in float32."""
 
 import functools
 
@@ -62,7 +62,7 @@ def test_the_losses_are_near_those_of_float32(make, dtype, parts):
 
 
 def test_a_gradient_that_is_not_finite_changes_no_weight():
-    """The scale of the loss is halved in its place."""
+    """Instead, the scale of the loss is halved."""
     model = compiled("mixed_float16", adam, 1)
     losses(model)
     before = model_weights(model)

@@ -1,4 +1,4 @@
-"""Data parallelism on the JAX backend: two devices train to the weights of one, to 1e-5."""
+"""Data parallelism on the JAX backend: two devices give the weights of one, to 1e-5."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The weights and metrics that support/jax_devices.py comes to, by the number of devices."""
+    """The weights and metrics computed by support/jax_devices.py, by the number of devices."""
     folder, processes = tmp_path_factory.mktemp("jax"), {}
     for devices in (1, 2):
         environment = {

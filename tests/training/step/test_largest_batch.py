@@ -1,4 +1,5 @@
-"""--batch-tokens auto: the largest batch that a GPU holds; and a device without room for a step."""
+"""--batch-tokens auto: the largest batch that fits on a GPU; and a device without memory for a
+step."""
 
 import json
 
@@ -17,7 +18,7 @@ def out_of_memory():
 
 
 def held(room, tried):
-    """A step on a device that holds so many tokens."""
+    """A step on a device with memory for so many tokens."""
 
     def step(tokens):
         tried.append(tokens)
@@ -57,7 +58,7 @@ def test_other_errors_of_a_step_are_not_taken_for_a_lack_of_room():
 
 @pytest.fixture
 def small_gpu(monkeypatch):
-    """As if there were a GPU that holds 200 tokens; what batches were tried on it."""
+    """A simulated GPU with memory for 200 tokens; returns the batches that were tried."""
     tried = []
 
     def training_step(model, task, edge, passes=1):
@@ -85,13 +86,13 @@ def test_a_run_finds_its_batch_once_and_learns_as_with_the_number(small_gpu, tmp
     settings = json.loads((run / "prepared" / "recipe.json").read_text())
     found = settings["batch_tokens"]
     assert 200 * 8 / 9 - 2 < found <= 200
-    # With R-Drop; of the longest pairs.
+    # With R-Drop, and with the longest pairs.
     assert {(edge, passes) for _, edge, passes in small_gpu} == {(12, 2)}
     assert train.main([*command, "--run", str(given), "--batch-tokens", str(found)]) == 0
     (ours, _), (theirs, _) = last_state(run), last_state(given)
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
-    # Resumed, it is the number that was found.
+    # A resumed run uses the number that was found.
     tries = len(small_gpu)
     again = [*command, "--run", str(run), "--resume", "--batch-tokens", "auto"]
     assert train.main(again) == 0

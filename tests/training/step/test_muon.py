@@ -1,4 +1,4 @@
-"""Muon against singular values, NumPy and Keras's own."""
+"""Muon compared with singular values, NumPy, and Keras's own."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ RATE = 0.01
 
 
 def iterated(s):
-    """What becomes of a singular value: the published polynomial, five times."""
+    """The published polynomial applied five times to a singular value."""
     for _ in range(5):
         s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
     return s
@@ -48,7 +48,7 @@ def test_in_bfloat16_the_directions_stay_and_the_sizes_are_about_one(rng):
 
 
 def transformer(make, **changes):
-    """A model that learns by what `make` makes of its matrices."""
+    """A model trained with the optimizer that `make` returns for its matrices."""
     keras.utils.set_random_seed(7)
     sizes = dict(num_encoder_layers=1, num_decoder_layers=1, d_model=D, num_heads=H, d_ff=17)
     model = Transformer(TransformerConfig(V, **{**sizes, "dropout": 0.0, **changes}))
@@ -73,7 +73,7 @@ def by_path(variables):
 
 
 def test_three_steps_by_hand(rng):
-    """Kernels of the layers by the formula, head by head; the rest as Adam's."""
+    """Kernels by the formula, head by head; all other weights by Adam."""
     model = transformer(lambda matrices: Muon(RATE, matrices, momentum=0.9, beta_2=0.98))
     other = transformer(lambda _: Adam(RATE, beta_2=0.98))
     expected, memory = by_path(model.trainable_variables), {}
@@ -106,7 +106,7 @@ def test_three_steps_by_hand(rng):
 
 
 def test_keras_s_own_takes_the_same_steps_where_there_are_no_heads(rng):
-    """Ours of one head; Keras's without weight decay, its Adam on the same matrices."""
+    """Ours with one head; Keras's without weight decay, its Adam on the same matrices."""
     ours = transformer(
         lambda matrices: Muon(RATE, matrices, beta_2=0.98, epsilon=1e-9), num_heads=1
     )

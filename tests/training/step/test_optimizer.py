@@ -1,4 +1,4 @@
-"""What the optimizer of a training does besides its steps: weight decay."""
+"""Weight decay."""
 
 import keras
 import numpy as np
@@ -15,7 +15,8 @@ from training.tasks import TASKS
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("decay", [0.0, 0.3])
 def test_weight_decay_takes_its_share_of_matrices_alone(optimizer, decay, dtype):
-    """Without a gradient a step leaves W - rate decay W of a matrix, and all of anything else."""
+    """Without a gradient, a step leaves W - rate decay W of a matrix, and does not change other
+    weights."""
     # The paper's rate at its peak, the first step: 1 / sqrt(d_model).
     recipe = Recipe(
         pairs=lambda split, data: (),
@@ -31,7 +32,7 @@ def test_weight_decay_takes_its_share_of_matrices_alone(optimizer, decay, dtype)
     )
     model = compiled_model(Beginning(config), TASKS["translation"], recipe, 7)
     for weight in model.weights:
-        weight.assign(weight + 0.5)  # biases begin as zeros
+        weight.assign(weight + 0.5)  # biases are initialised as zeros
     before = {weight.path: weight.numpy() for weight in model.weights}
     model.optimizer.apply([keras.ops.zeros_like(weight) for weight in model.trainable_variables])
     rate = config.d_model**-0.5

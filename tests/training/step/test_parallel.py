@@ -1,4 +1,5 @@
-"""A batch in parts, by two devices or one after the other, is the whole batch, to 1e-5."""
+"""A batch in parts, on two devices or one after the other, gives the result of the whole batch,
+to 1e-5."""
 
 import keras
 import numpy as np
@@ -18,7 +19,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What support/two_devices.py writes, in a process of its own: devices are split only once."""
+    """What support/two_devices.py writes, in a separate process, because devices can be split
+    only once."""
     folder = tmp_path_factory.mktemp("two_devices")
     said = folder / "said"
     with said.open("w") as output:
@@ -34,7 +36,7 @@ def assert_close(found, expected):
 
 @pytest.mark.parametrize("kind", ["plain", "ours"])
 def test_two_devices_are_one(folder, kind):
-    """Weights, the metrics of every epoch, and an evaluation."""
+    """Weights, the metrics of each epoch, and an evaluation."""
     two, one = (unpack((folder / f"{kind}-{n}.npz").read_bytes()) for n in (2, 1))
     assert {"accuracy", "perplexity", "loss", "val_accuracy", "val_perplexity"} < set(one)
     assert one["perplexity"][1] < one["perplexity"][0]
@@ -56,7 +58,8 @@ def test_each_replica_drops_out_by_itself(folder):
 
 
 def fitted(make, optimizer, dataset=None):
-    """A model after an epoch of the dataset (default: two_devices's), its history and beginning."""
+    """A model after an epoch of the dataset (default: two_devices's), its history, its initial
+    weights."""
     model = two_devices.compiled(make, optimizer)
     before = model_weights(model)
     dataset = two_devices.Shards().dataset(0, 0) if dataset is None else dataset
@@ -64,7 +67,7 @@ def fitted(make, optimizer, dataset=None):
 
 
 def clipped():
-    """Clips the gradient of every step."""
+    """Clips the gradient of each step."""
     return Adam(0.01, epsilon=1e-4, global_clipnorm=0.1)
 
 
@@ -116,7 +119,7 @@ def test_a_batch_of_padding_changes_no_weight():
 
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_adam_of_a_token_that_comes_twice(clip):
-    """The gradient of a gather has a row for each time; they are one gradient all the same."""
+    """The gradient of a gather has a row for each occurrence; the rows must be summed first."""
     sparse = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, -4.0]]), [1, 1], [3, 2])
     options = {"learning_rate": 0.1, "epsilon": 0.01, "global_clipnorm": clip}
     weights = [keras.Variable(np.ones((3, 2), "float32")) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""However a training is spread, and however often it is killed, its weights are the same."""
+"""The weights of a training do not depend on its devices or on interruptions."""
 
 import json
 import random
@@ -22,13 +22,13 @@ from training import train as command
 from training.step.strategy import Strategy
 from training.step.worker import is_chief
 
-# One epoch of 16 steps, whose gradients are clipped; batches of unequal numbers of tokens.
-# Another seed than 0, with which an inner activation came so near 0 on one machine that rounding
-# decided whether ReLU let it through: a thousandth of a weight came of it.
+# One epoch of 16 steps with clipped gradients; batches with different numbers of tokens. The seed
+# is not 0, because with it an inner activation came so close to 0 on one machine that rounding
+# decided whether ReLU let it through, and a weight changed by a thousandth.
 EXACT = ("--epochs", "1", "--clip-norm", "0.3", "--seed", "1")
 
 
-# ---------------------------------------------------------------- who is the chief
+# ---------------------------------------------------------------- which process is the chief
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_only_the_first_of_several_workers_needs_the_corpus_and_other_runs(monke
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory):
-    """An epoch without dropout, by one device, the batch as a whole."""
+    """An epoch without dropout, on one device, with whole batches."""
     run = tmp_path_factory.mktemp("one_process") / "run"
     train(run, *EXACT, DROPOUT="0")
     return run
@@ -139,7 +139,7 @@ def test_two_workers_train_to_the_weights_of_one_process(one_process, tmp_path):
         assert "epoch 1/1: loss" in workers.said(0)
         assert "epoch" not in workers.said(1), "only the chief speaks"
     assert_close_weights(tmp_path / "run", one_process, 1)
-    # The figures are those of all tokens, too.
+    # The metrics are over all tokens, too.
     (ours,), (theirs,) = (last_state(r)[1]["history"] for r in (tmp_path / "run", one_process))
     assert ours.keys() == theirs.keys()
     for name in ("step", "loss", "accuracy", "val_loss", "val_accuracy", "val_bleu"):
@@ -156,7 +156,7 @@ def test_a_cluster_of_one_worker_is_one_process(one_process, tmp_path, monkeypat
 
 @pytest.mark.slow
 def test_a_signal_to_one_worker_stops_both_behind_the_same_step(one_process, tmp_path):
-    """And one process goes on where they stopped, to the weights of one."""
+    """And one process resumes, to the weights of an uninterrupted training."""
     run = tmp_path / "run"
     options = {"count": 2, "DROPOUT": "0"}
     with Workers(run, *EXACT, die={1: "terminated"}, **options) as workers:
@@ -182,7 +182,7 @@ def test_who_loses_a_worker_ends_with_one_line(tmp_path, killed):
 
 @pytest.mark.slow
 def test_the_others_end_when_the_chief_cannot_begin(tmp_path):
-    """It writes where it must not; one line each."""
+    """It cannot write to its folder; each prints one line."""
     (tmp_path / "run").write_text("a file")
     with Workers(tmp_path / "run", count=2) as workers:
         assert workers.wait(timeout=300) == [1, 1]
@@ -194,17 +194,19 @@ def test_the_others_end_when_the_chief_cannot_begin(tmp_path):
 @pytest.mark.hostile  # test_resume.py kills one process at chosen moments
 @pytest.mark.parametrize("count", [1, 2])
 def test_killed_at_random_is_uninterrupted(tmp_path, count):
-    """SIGKILL in or after random batches, with all that is drawn from seeds, R-Drop and Muon.
+    """SIGKILL in or after random batches, with everything that is drawn from seeds, R-Drop and
+    Muon.
 
-    Each worker computes its rows in two parts side by side.
+    Each worker computes its rows in two parallel parts.
 
-    The moments of validation and of the ends of epochs are those of test_train.py.
+    test_train.py kills at validation and at the ends of epochs.
     """
-    # Two epochs a kill, which takes a training at most one further, and an epoch behind the last.
+    # Two epochs for each kill, after which a training continues at most one epoch, and one more
+    # epoch.
     epochs = str(2 * KILLS + 1)
     options = ["--epochs", epochs, "--checkpoint-steps", "2", "--cores", "2"]
-    # One step to trace: test_resume.py has the epoch where R-Drop begins, and of one process the
-    # validations between kills.
+    # One step to trace. test_resume.py has the epoch in which R-Drop begins, and for one process
+    # the validations between kills.
     options += ["--r-drop-from", "0"]
     options += ["--validate-every", epochs] if count == 1 else []
     whole, run = tmp_path / "whole", tmp_path / "run"

@@ -1,4 +1,4 @@
-"""A classifier's road: trained, killed, resumed, scored, exported, verified and asked."""
+"""A classifier is trained, killed, resumed, scored, exported, verified and served."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ def folder(corpus):
 
 
 def plain_scores(service, texts, labels):
-    """Macro F1 and accuracy, written out."""
+    """Macro F1 and accuracy by their definitions."""
     found = service.answer(texts)
     scores = []
     for label in sorted({*found, *labels}):
@@ -139,7 +139,7 @@ def test_texts_that_are_too_long_are_cut_as_the_server_does(folder):
 
 
 def test_macro_f1_by_hand():
-    """Of three labels: F1 of 2/3, 1/2, and one that nobody has and nobody says."""
+    """Three labels: F1 of 2/3, of 1/2, and a label that does not occur and is not predicted."""
     confused = measures.confusion([0, 0, 0, 1, 1], [0, 0, 1, 1, 0], 3)
     assert confused.tolist() == [[2, 1, 0], [1, 1, 0], [0, 0, 0]]
     counts = measures.label_counts(confused)
@@ -209,7 +209,7 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_it_is_exported_verified_and_asked_in_bulk(folder, tmp_path):
-    """As the server runs it: what is served is what is answered here."""
+    """The served results are those of the service here."""
     from export import saved_model, translate_files
 
     exported, out = tmp_path / "topics", tmp_path / "out"

@@ -1,4 +1,4 @@
-"""A language model's road: trained, killed, resumed, scored, exported, verified and asked."""
+"""A language model is trained, killed, resumed, scored, exported, verified and served."""
 
 import csv
 import math
@@ -36,7 +36,8 @@ OPTIONS = [
 
 
 def texts(count, seed):
-    """Each word is followed by the next of a circle, from anywhere on: what follows is known."""
+    """Each word is followed by the next one of a circle, from a random start; so the next word
+    is known."""
     words = "alpha beta gamma delta epsilon zeta eta theta".split()
     chosen = random.Random(seed)
     starts = (chosen.randrange(len(words)) for _ in range(count))
@@ -75,7 +76,7 @@ def test_a_run_has_perplexity_and_bits_of_its_validation(folder):
         assert bits == pytest.approx(math.log2(perplexity) / corpus.bytes_per_token)
     config = runs.read_config(folder / "run")
     assert config["family"] == "language-model"
-    # Together as many places as a row of 23 tokens, and the last, which nobody reads.
+    # Together as many positions as a row of 23 tokens, and a last one that is not read.
     limits = {"max_source_length": 12, "max_target_length": 12}
     assert config["search"] == {"beam_width": 4, "length_penalty": 0.6, **limits}
     best = min(float(row["val_perplexity"]) for row in rows)
@@ -86,7 +87,7 @@ def test_a_run_has_perplexity_and_bits_of_its_validation(folder):
 
 @pytest.mark.slow
 def test_the_logged_loss_is_the_models_own(folder):
-    """Over the rows as they were joined, each text of a row alone in a row of its own."""
+    """Over the rows as they were joined, with each text of a row in its own row."""
     model, tokenizer = runs.load(folder / "run")
     corpus = TASK.corpus(folder / "run" / "prepared" / "val")
     batches = TASK.batches(corpus, tokenizer, 256, 23, shuffle=False)
@@ -129,7 +130,7 @@ def test_evaluating_scores_each_text_alone(folder, capsys):
 
 @pytest.mark.slow
 def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):
-    """64 windows of 23 tokens are scored, half of each anew."""
+    """64 windows of 23 tokens are scored, with half of the tokens new in each."""
     (tmp_path / "long.txt").write_text(" ".join(["alpha"] * 400))
     assert evaluate.main([str(folder / "run"), "--text", str(tmp_path / "long.txt")]) == 0
     shown = capsys.readouterr().out
@@ -190,12 +191,12 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_what_follows_is_learned_exported_and_served(folder, tmp_path, monkeypatch):
-    """The next word is known; after thirty epochs it is written."""
+    """The next word is known; after thirty epochs the model writes it."""
     from export import saved_model, translate_files
     from tfformer import TextGenerator
     from tfformer.service import generator_service
 
-    # The others are exported in tests/service, too.
+    # tests/service exports the others.
     chosen = (
         generator_service.serving_default,
         generator_service.generate,
@@ -206,7 +207,7 @@ def test_what_follows_is_learned_exported_and_served(folder, tmp_path, monkeypat
 
     run = tmp_path / "run"
     learn = ["--epochs", "30", "--norm", "pre", "--d-model", "32", "--dropout", "0"]
-    learn += ["--validate-every", "30"]  # at the end alone
+    learn += ["--validate-every", "30"]  # only at the end
     assert train.main(words(folder, run, *learn)) == 0
     options = {"max_source_length": 23, "max_target_length": 23, "top_k": 1}
     generator = TextGenerator(*runs.load(run), **options)

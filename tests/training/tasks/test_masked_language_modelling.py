@@ -1,4 +1,4 @@
-"""Masked words: whole ones, shares of 80/10/10; a training killed, resumed, scored, exported."""
+"""Masked words: whole ones, shares of 80/10/10; a training is killed, resumed, scored, exported."""
 
 import json
 import math
@@ -28,7 +28,7 @@ TASK = TASKS["masked-language-model"]
 
 
 def texts(count, seed):
-    """Each word is followed by the next of a circle."""
+    """Each word is followed by the next one of a circle."""
     words = "alpha beta gamma delta epsilon zeta eta theta".split()
     chosen = random.Random(seed)
     starts = (chosen.randrange(len(words)) for _ in range(count))
@@ -84,7 +84,7 @@ def test_words_are_whole(tokenizer):
         expected.append(word)
     assert found.tolist() == expected
     assert len(set(expected)) < len(expected)  # some word has several pieces
-    # A text that goes on from the row before begins inside a word: a word of its own.
+    # A text that continues from the row before begins inside a word, which then counts as a word.
     later = Masking(tokenizer).words(ids[:, 1:], numbers[:, 1:])[0].numpy()
     assert later[0] == 0
 
@@ -104,7 +104,7 @@ def test_shares_of_words_that_are_hidden_whole(tokenizer):
             continue
         total += len(ids)
         of_word = labels[:, own] > 0
-        assert (of_word.all(axis=1) | ~of_word.any(axis=1)).all()  # whole, or not at all
+        assert (of_word.all(axis=1) | ~of_word.any(axis=1)).all()  # whole or not at all
         rows_of = np.flatnonzero(of_word.all(axis=1))
         chosen += len(rows_of)
         all_masked = (hidden[rows_of][:, own] == BOS).all(axis=1)
@@ -125,7 +125,7 @@ def test_shares_of_words_that_are_hidden_whole(tokenizer):
 
 
 def test_gaps_alone_give_the_same_loss_and_gradients(tokenizer):
-    """And no state is multiplied by the vocabulary for nothing."""
+    """No state is multiplied by the vocabulary unnecessarily."""
     size = len(tokenizer.source.pieces)
     config = MaskedLanguageModelConfig.preset("test", size, dropout=0.0)
     model, found = MaskedLanguageModel(config), []
@@ -157,7 +157,7 @@ def test_validations_hide_the_same_and_epochs_others(folder):
 
 @pytest.mark.slow
 def test_the_published_perplexity_is_the_models_own(folder):
-    """At masked places alone, each text of a row by itself."""
+    """At masked positions only, each text of a row by itself."""
     model, tokenizer = runs.load(folder / "run")
     corpus = TASK.corpus(folder / "run" / "prepared" / "val")
     total = count = 0

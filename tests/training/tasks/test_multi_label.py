@@ -1,4 +1,4 @@
-"""Several labels a text, weights of rare labels, and the picture of what was confused."""
+"""Several labels for a text, weights of rare labels, and the confusion matrix."""
 
 import json
 
@@ -18,7 +18,7 @@ TASK = TASKS["multi-label-classifier"]
 
 
 def several(count, seed):
-    """Two texts in one have the labels of both; "the" alone has none."""
+    """Two joined texts have the labels of both; "the" alone has none."""
     pairs = [*labelled.classified(2 * count, seed)]
     for first, second in zip(pairs[:count], pairs[count:], strict=True):
         yield f"{first[0]} {second[0]}", f"{first[1]} , {second[1]}"
@@ -71,7 +71,7 @@ def test_evaluating_draws_what_was_predicted_for_what(folder, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
-    """By an LSTM over pieces."""
+    """With an LSTM over pieces."""
     run = tmp_path / "run"
     assert_goes_on(words(folder, run), run, folder / "run")
 

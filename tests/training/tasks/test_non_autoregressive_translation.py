@@ -1,4 +1,4 @@
-"""Non-autoregressive translation: what is masked, and the road from two files to a server."""
+"""Non-autoregressive translation: masking, and all steps from two files to a server."""
 
 import random
 
@@ -48,12 +48,12 @@ def words(folder, run, *options, family="non-autoregressive"):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A corpus, an autoregressive run, and one of each decoding but that up to eos."""
+    """A corpus, an autoregressive run, and a run of each decoding except the one up to eos."""
 
     folder = tmp_path_factory.mktemp("non-autoregressive")
     write_pairs(folder, "train", 211)
     write_pairs(folder, "val", 37)
-    # It has learned next to nothing, and says something to each source all the same.
+    # It has learned almost nothing, but gives a translation for each source.
     options = ["--preset", "test", *SIZES[len(LAYERS) :], "--min-length", "3"]
     assert train.main(words(folder, folder / "teacher", *options, family="transformer")) == 0
     for decoding in ("mask-predict", "ctc"):
@@ -67,7 +67,7 @@ def begin(folder, decoding):
     assert train.main(words(folder, folder / decoding, *options)) == 0
 
 
-# What an example is.
+# The examples of a batch.
 
 
 def test_any_number_of_tokens_is_masked_at_any_place():
@@ -88,7 +88,7 @@ def test_any_number_of_tokens_is_masked_at_any_place():
 
 
 class Writes:
-    """A model of mask-predict that says these ids of each target, and keeps what it was asked."""
+    """A mask-predict model that predicts these ids for each target, and records its inputs."""
 
     def __init__(self, ids):
         self.logits = tf.one_hot(tf.pad(ids, [[0, 0], [1, 0]]), 13)
@@ -108,17 +108,17 @@ def test_glancing_shows_a_share_of_what_the_first_pass_gets_wrong():
     labels = tf.concat([lengths, tf.where(hidden, tokens, 0)], axis=1)
     model = Writes(said)
     found, learned = glanced(model, inputs, labels, tf.constant([3, 5]), share=0.5)
-    # It was asked for all of it, and knew none.
+    # Its input was fully masked.
     np.testing.assert_array_equal(model.asked["target_ids"], np.where(tokens != 0, 2, 0))
     assert found["source_ids"] is tokens
     found, learned = found["target_ids"].numpy(), learned.numpy()
     np.testing.assert_array_equal(learned[:, :1], lengths)
     np.testing.assert_array_equal(learned[:, 1:], np.where(found == 2, tokens, 0))
     np.testing.assert_array_equal(np.where(found == 2, tokens, found), tokens)
-    # Half of five wrong ones are two; where nothing is wrong, nothing is shown.
+    # Half of five wrong ones are two; if nothing is wrong, nothing is shown.
     shown = (found != 2) & (tokens != 0)
     np.testing.assert_array_equal(shown.sum(axis=1), [2, 0, 0] * 500)
-    # Any of the seven, right ones too; five standard deviations.
+    # Any of the seven, also correct ones; five standard deviations.
     assert np.abs(shown[::3].mean(axis=0) - 2 / 7).max() < 5 * (10 / 49 / 500) ** 0.5
     again, _ = glanced(model, inputs, labels, tf.constant([3, 5]), share=0.5)
     other, _ = glanced(model, inputs, labels, tf.constant([4, 5]), share=0.5)
@@ -129,12 +129,12 @@ def test_glancing_shows_a_share_of_what_the_first_pass_gets_wrong():
 def test_lengths_and_what_is_filled_up_by_hand():
     source = tf.constant([[5, 6, 3, 0], [5, 3, 0, 0], [5, 6, 7, 3], [0, 0, 0, 0]])
     target = tf.constant([[8, 9, 0, 0, 0], [8, 9, 4, 8, 9], [8, 0, 0, 0, 0], [0, 0, 0, 0, 0]])
-    # As many: 3 of 5; 4 more are 2 more at most; 2 less; none.
+    # Equal lengths: 3 of 5; 4 more count as at most 2 more; 2 fewer; none.
     assert length_ids(source, target, 2).numpy().tolist() == [[3], [5], [1], [0]]
     found = filled_up(source, target, 2).numpy().tolist()
     assert found == [
         [8, 9, 3, 3, 3, 3, 0, 0],
-        [8, 9, 4, 8, 0, 0, 0, 0],  # five do not fit into four places
+        [8, 9, 4, 8, 0, 0, 0, 0],  # five do not fit into four positions
         [8, 3, 3, 3, 3, 3, 3, 3],
         [0] * 8,
     ]
@@ -165,7 +165,7 @@ def test_a_batch_is_what_its_model_reads_and_its_loss_compares(folder, decoding)
     assert count == 37
 
 
-# The road.
+# From training to a server.
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path, glancing):
 
 @pytest.mark.slow
 def test_a_student_learns_what_its_teacher_says(folder, tmp_path):
-    """Its vocabulary is the teacher's; validation stays what people have written."""
+    """Its vocabulary is the teacher's; validation uses the human translations."""
     run, teacher = tmp_path / "run", folder / "teacher"
     options = [*LAYERS, "--max-length-difference", "20", "--distill", str(teacher)]
     assert train.main(words(folder, run, *options)) == 0
@@ -288,7 +288,7 @@ def test_words_are_learned_all_at_once_exported_and_served(
         monkeypatch.setattr(parallel_translator, "SIGNATURES", chosen)
     learn = ["--d-model", "48", "--dropout", "0", "--norm", "pre", "--epochs", epochs]
     learn += ["--optimizer", "muon", "--learning-rate-scale", "0.3", "--cooldown", "0.3"]
-    learn += ["--validate-every", epochs]  # at the end alone
+    learn += ["--validate-every", epochs]  # only at the end
     options = ["--preset", "test", "--vocabulary-size", "300", "--decoding", decoding]
     options += ["--max-length-difference", "20", "--tie-embeddings", "all"]
     run, exported = tmp_path / "run", tmp_path / "exported"

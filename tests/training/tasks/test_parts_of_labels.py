@@ -1,4 +1,4 @@
-"""Batches of labels in parts: what is learned is what one device learns at once."""
+"""Batches of labels in parts give the training of whole batches."""
 
 import csv
 
@@ -10,7 +10,7 @@ from training import facts, train
 
 
 def files_of(folder, family):
-    """The words that name a small corpus of a family."""
+    """The options that name a small corpus of a family."""
     for split, count in (("train", 31), ("val", 7)):
         if family == "span":
             lines = ("\t".join(one) + "\n" for one in facts.pairs(split, count))
@@ -38,7 +38,7 @@ def files_of(folder, family):
     ),
 )
 def test_parts_learn_what_the_whole_learns(family, tmp_path):
-    """The losses of two epochs without dropout, to rounding."""
+    """The losses of two epochs without dropout are equal, except for rounding."""
     losses = []
     files = files_of(tmp_path, family)
     more = ["--multi-label", "--piece-length", "9"] if family == "multi-label" else []

@@ -1,4 +1,5 @@
-"""Questions and answers: places by hand, the made-up corpus, a road from training to a server."""
+"""Questions and answers: positions by hand, the artificial corpus, all steps from training to a
+server."""
 
 import json
 import signal
@@ -66,7 +67,7 @@ def test_the_corpus_is_the_same_for_a_seed_and_no_name_is_in_two_splits():
 
 @pytest.mark.slow
 def test_places_are_those_of_the_answer(folder):
-    """The tokens between the two places are the answer again."""
+    """The tokens between the two positions are the answer again."""
     tokenizer = runs.load_tokenizer(folder / "run")
     reading = TASK.reading(tokenizer, 256)
     raw = [*facts.pairs("test", 40), ("wo?", "Das größere Haus: ein\u0301 ﬁsch", "größere Haus"),
@@ -87,7 +88,7 @@ def test_places_are_those_of_the_answer(folder):
 
 @pytest.mark.slow
 def test_what_cannot_be_learned_is_counted(folder, tmp_path, monkeypatch, capsys):
-    """Before its first step; what is left is the corpus that has been learned."""
+    """Before its first step; the rest is the corpus of the finished training."""
 
     def stop(training):
         raise Interrupted(signal.SIGTERM)

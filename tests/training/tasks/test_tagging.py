@@ -1,4 +1,4 @@
-"""A tagger's road: trained, killed, resumed, scored, exported, verified."""
+"""A tagger is trained, killed, resumed, scored, exported and verified."""
 
 import json
 
@@ -57,7 +57,7 @@ def test_what_is_published_is_counted_by_hand(folder, tmp_path):
 
 @pytest.mark.slow
 def test_a_conll_file_is_the_same_corpus(folder, tmp_path):
-    """Prepared and scored as the two files are that hold the same words."""
+    """Prepared and scored like the two files with the same words."""
     for name in ("train", "val"):
         rows = zip(lines(folder / f"{name}.txt"), lines(folder / f"{name}.labels"), strict=True)
         with open(tmp_path / f"{name}.conll", "w") as file:

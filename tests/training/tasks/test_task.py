@@ -1,4 +1,4 @@
-"""The training asks its task: another task than translation needs no change to it."""
+"""A training uses its task's methods: another task than translation needs no change to it."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from training.trainer.fit import Training
 
 
 class Lengths(Translation):
-    """A task whose figure is the better the smaller it is, and has no BLEU."""
+    """A task whose score is better if it is lower, and that has no BLEU."""
 
     figure, figure_name, figure_how, figure_max = "val_offset", "offset", "", 10.0
     columns = {"val_offset": ("mean offset", "{:.1f}")}
@@ -48,7 +48,7 @@ class Lengths(Translation):
 
 @pytest.fixture(scope="module")
 def lengths(tmp_path_factory):
-    """Three epochs of which the second is the best; then their mean, which is better still."""
+    """Three epochs of which the second is the best; then their mean, which is better than all."""
     run = tmp_path_factory.mktemp("lengths") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(TASKS, "lengths", Lengths([7.0, 3.0, 5.0, 2.0]))

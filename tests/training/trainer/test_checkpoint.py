@@ -1,4 +1,4 @@
-"""A checkpoint is the whole state: resumed from it, a training ends with the very same numbers."""
+"""A checkpoint is the whole state: a training resumed from it ends with the same numbers."""
 
 import errno
 import os
@@ -43,7 +43,7 @@ def train(model, steps):
 
 
 def state(model):
-    """Everything that a model, its optimizer, its generators and its metrics hold."""
+    """All values of a model, its optimizer, its random generators and its metrics."""
     variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
     return [np.asarray(variable).copy() for variable in variables]
 
@@ -56,13 +56,13 @@ def assert_equal(one, other):
 
 @pytest.fixture(scope="module")
 def trained():
-    """A model after 3 steps; used by tests that do not train it on."""
+    """A model after 3 steps, for tests that do not continue its training."""
     return train(make_model(), range(3))
 
 
 @pytest.fixture(scope="module")
 def fresh():
-    """Another model of the same sizes, with other weights, its metrics built."""
+    """Another model with the same sizes, other weights, and built metrics."""
     return train(make_model(seed=9), range(40, 41))
 
 
@@ -80,7 +80,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(tmp_path, fresh):
     assert int(fresh.optimizer.iterations) == 3
     found = state(train(fresh, range(3, 6)))
     assert_equal(found, expected)
-    # Dropout's generators have moved on: they are part of what was restored.
+    # Dropout's generators have advanced: they are part of the restored state.
     assert any("seed_generator" in variable.path for variable in fresh.variables)
 
 

@@ -1,4 +1,5 @@
-"""A directory for one process at a time; no link in it leads to a file of somebody else."""
+"""A directory is used by one process at a time; its links are not followed to other users'
+files."""
 
 import os
 

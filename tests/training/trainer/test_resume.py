@@ -1,4 +1,4 @@
-"""Exact resume, signals, divergence, a full disk: a training that is stopped goes on."""
+"""A stopped training resumes exactly: after signals, divergence, or a full disk."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ def assert_as_uninterrupted(run, finished):
 @pytest.mark.slow
 def test_resumed_equals_uninterrupted_whatever_killed_it(finished, tmp_path):
     run = tmp_path / "run"
-    # The middle of the second, with R-Drop.
+    # The middle of the second epoch, with R-Drop.
     for moment in ("during validation", "end of an epoch", "middle of an epoch"):
         killed = start(run, "--resume", die=moment)
         assert killed.returncode == -signal.SIGKILL, f"{moment}: {killed.stderr}"
@@ -82,7 +82,7 @@ def test_nan_stops_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path):
 
 @pytest.mark.nightly
 def test_r_drop_and_sampling_begin_behind_their_epochs(finished, tmp_path):
-    """The recipe's three epochs: the first without R-Drop, and only that one."""
+    """The recipe's three epochs: only the first is without R-Drop."""
     never = ("--r-drop-from=2", "--subword-sampling=0.5", "--subword-sampling-from=2")
     for name, options in (("never", never), ("none", ("--r-drop=0",))):
         done = start(tmp_path / name, "--epochs", "2", *options)
