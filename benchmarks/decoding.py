@@ -9,6 +9,9 @@ for every sentence. Each system has a separate process for each number of thread
 take turns, and medians over the rounds are compared. Systems that are not installed in their Python
 are left out. For installation, and how to read the table, see benchmarks/README.md.
 
+`tfformer-shallow` has twice the layers in the encoder and one in the decoder. `tfformer-smallest`
+is also in int8 and has a shortlist. For their cost in BLEU see docs/guide/export.md.
+
 The table goes to standard output, all measured times to the JSON file.
 
 Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrupted.
@@ -37,11 +40,15 @@ class System(NamedTuple):
         name: its name in the table and in `--systems`.
         peer: the worker, `benchmarks.peers.with_PEER`.
         options: options of the worker; for tfformer, of the `Translator`.
+        is_shallow: for tfformer, whether the encoder has twice the layers and the decoder one.
+        has_shortlist: for tfformer, whether the search uses a lexical shortlist.
     """
 
     name: str
     peer: str
     options: dict = {}
+    is_shallow: bool = False
+    has_shortlist: bool = False
 
 
 class Setting(NamedTuple):
@@ -61,6 +68,15 @@ SYSTEMS = [
     System("tfformer-low-latency", "tfformer", {"low_latency": True}),
     System("tfformer-int8", "tfformer", {"dtype": "int8"}),
     System("tfformer-int8-low-latency", "tfformer", {"dtype": "int8", "low_latency": True}),
+    System("tfformer-shortlist", "tfformer", {"low_latency": True}, has_shortlist=True),
+    System("tfformer-shallow", "tfformer", {"low_latency": True}, is_shallow=True),
+    System(
+        "tfformer-smallest",
+        "tfformer",
+        {"dtype": "int8", "low_latency": True},
+        is_shallow=True,
+        has_shortlist=True,
+    ),
     System("ctranslate2-float32", "ctranslate2", {"compute_type": "float32"}),
     System("ctranslate2-int8", "ctranslate2", {"compute_type": "int8_float32"}),
     System("ctranslate2-float32-parts", "ctranslate2", {"compute_type": "float32", "parts": True}),
@@ -179,7 +195,8 @@ def measure(size_name, text, pythons, beside, options):
                 own = system.options
                 if system.peer == "tfformer":
                     print(f"{size_name}: exporting {system.name}", file=sys.stderr)
-                    what = Path(folder, system.name), size, tokenizer, BEAM_WIDTH, options.steps
+                    own_size, own = of_system(system, size, text, tokenizer)
+                    what = Path(folder, system.name), own_size, tokenizer, BEAM_WIDTH, options.steps
                     if system.name in beside:
                         own = work.export_beside(beside[system.name], *what)
                     else:
@@ -192,6 +209,21 @@ def measure(size_name, text, pythons, beside, options):
             for worker in workers.values():
                 worker.close()
     return rows_of(size_name, workers, batches, answers)
+
+
+def of_system(system, size, text, tokenizer):
+    """(the size, the options of the `Translator`) of a system of tfformer."""
+    from training.data.reader import Pair
+    from training.shortlist import CANDIDATES, FREQUENT, learn, tokenise
+
+    options = system.options
+    if system.is_shallow:
+        layers = {"num_encoder_layers": 2 * size["num_layers"], "num_decoder_layers": 1}
+        size = size | {"changes": layers}
+    if system.has_shortlist:
+        tokens = tokenise(map(Pair, text.sources, text.targets), tokenizer)
+        options = options | {"shortlist": learn(tokens, tokenizer, CANDIDATES, FREQUENT)}
+    return size, options
 
 
 def rows_of(size_name, workers, batches, answers):

@@ -212,15 +212,14 @@ def export(directory, size, tokenizer, beam_width, steps, **options):
     """
     from tfformer import Transformer, TransformerConfig, Translator
 
+    layers = size["num_layers"]
     config = TransformerConfig(
         source_vocabulary_size=tokenizer.source_vocabulary_size,
-        num_encoder_layers=size["num_layers"],
-        num_decoder_layers=size["num_layers"],
         d_model=size["d_model"],
         d_ff=size["d_ff"],
         num_heads=size["num_heads"],
         tie_embeddings="all",
-        **size.get("changes", {}),
+        **{"num_encoder_layers": layers, "num_decoder_layers": layers, **size.get("changes", {})},
     )
     translator = Translator(
         Transformer(config),

@@ -7,9 +7,8 @@ import pytest
 import search_oracle
 import tensorflow as tf
 import words
-from search_oracle import EOS, PAD
 from served_table import ALPHA, LIMITS, MAX_SOURCE, MAX_TARGET, WIDTH
-from words import make_model, make_tokenizer, sentences
+from words import make_model, make_shortlist, make_tokenizer, sentences
 
 from tfformer import Translator
 from tfformer.files import RunError, pack
@@ -36,13 +35,7 @@ def model(tokenizer):
 
 @pytest.fixture(scope="module")
 def shortlist(tokenizer):
-    """At most 7 candidates for each source piece, and 17 for all sentences."""
-    rng, size = np.random.default_rng(5), tokenizer.target_vocabulary_size
-    candidates = rng.integers(4, size, (tokenizer.source_vocabulary_size, 7))
-    candidates[rng.random(candidates.shape) < 0.3] = 0
-    candidates[[PAD, EOS]] = 0
-    always = np.sort([0, 1, 2, 3, *rng.choice(np.arange(4, size), 13, replace=False)])
-    return Shortlist(candidates, always, tokenizer.sha256)
+    return make_shortlist(tokenizer)
 
 
 @pytest.fixture(scope="module")

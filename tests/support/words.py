@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 import oracle
-from search_oracle import BOS, EOS
+from search_oracle import BOS, EOS, PAD
 
-from tfformer import Tokenizer, Transformer, TransformerConfig
+from tfformer import Shortlist, Tokenizer, Transformer, TransformerConfig
 
 WORDS = (
     "ein kleines Haus steht am See und der Garten blüht schön Äpfel Straße über größer "
@@ -63,3 +63,13 @@ def logits_of(model, source_ids):
         return oracle.transformer(model, np.array([source_ids]), target_ids)[0, -1]
 
     return of
+
+
+def make_shortlist(tokenizer):
+    """At most 7 candidates for each source piece, and 17 for all sentences."""
+    rng, size = np.random.default_rng(5), tokenizer.target_vocabulary_size
+    candidates = rng.integers(4, size, (tokenizer.source_vocabulary_size, 7))
+    candidates[rng.random(candidates.shape) < 0.3] = 0
+    candidates[[PAD, EOS]] = 0
+    always = np.sort([0, 1, 2, 3, *rng.choice(np.arange(4, size), 13, replace=False)])
+    return Shortlist(candidates, always, tokenizer.sha256)

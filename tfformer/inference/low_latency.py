@@ -46,7 +46,7 @@ class Constant:
         return self._tensors[graph]
 
 
-def with_constants(weights):
+def with_constants(weights, has_shortlist=False):
     """Add a constant to each matrix that a search multiplies by at each step.
 
     `multiplied` returns the constant. The output layer has no bias, or a bias of another type. So
@@ -55,37 +55,46 @@ def with_constants(weights):
 
     Args:
         weights: {name: {part: variable}}, from `fuse`; or a list or tuple of such dictionaries.
+        has_shortlist: whether the output layer computes the columns that a request chooses, which
+            are no constants. Default False.
 
     Raises:
         ValueError: the constants exceed `LARGEST`.
     """
-    if (size := constant_bytes(weights)) > LARGEST:
+    if (size := constant_bytes(weights, has_shortlist)) > LARGEST:
         raise ValueError(
             f"low_latency must be False of matrices of more than {LARGEST:,} bytes, which no graph "
             f"can hold, got {size:,}"
         )
     if not isinstance(weights, dict):
         return [with_constants(each) for each in weights]
+    names = _of_each_step(has_shortlist)
     found = {
-        name: _with_constant(parts) if name.startswith((LAYERS, OUTPUT)) else parts
+        name: _with_constant(parts) if name.startswith(names) else parts
         for name, parts in weights.items()
     }
-    if (kernel := found[OUTPUT].get("kernel")) is not None:  # not in int8
+    kernel = found[OUTPUT].get("kernel")
+    if kernel is not None and not has_shortlist:  # in int8 there is none
         zeros = tf.zeros(kernel.shape[1:], kernel.dtype)
         found[OUTPUT]["zeros"] = tf.Variable(zeros, trainable=False)
     return found
 
 
-def constant_bytes(weights):
+def constant_bytes(weights, has_shortlist=False):
     """The size of all matrices that `with_constants` makes constants."""
     if not isinstance(weights, dict):
         return sum(map(constant_bytes, weights))
     return sum(
         matrix.shape.num_elements() * matrix.dtype.size
         for name, parts in weights.items()
-        if name.startswith((LAYERS, OUTPUT))
+        if name.startswith(_of_each_step(has_shortlist))
         for matrix in _matrices(parts)
     )
+
+
+def _of_each_step(has_shortlist):
+    """The beginnings of the names of layers whose whole matrices are multiplied at each step."""
+    return (LAYERS,) if has_shortlist else (LAYERS, OUTPUT)
 
 
 def _matrices(parts):

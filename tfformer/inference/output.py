@@ -42,15 +42,17 @@ class Output:
 
     def embedded(self, weights, ids):
         """The columns of ids [R] in the matrix: rows [R, D], for an embedding that shares it."""
+        return tf.transpose(self._columns(weights, ids))
+
+    def _columns(self, weights, ids):
+        """The columns of ids [R] in the matrix: [D, R]."""
         own = weights[self.name]
-        found = int8.columns(own, ids) if "int8" in own else tf.gather(own["kernel"], ids, axis=1)
-        return tf.transpose(found)
+        return int8.columns(own, ids) if "int8" in own else tf.gather(own["kernel"], ids, axis=1)
 
     def chosen(self, weights, ids):
         """A function of rows [R, D] -> float32 [R, C] that computes the columns of some ids."""
-        own = weights[self.name]
-        kernel = tf.gather(own["kernel"], ids, axis=1)
-        bias = tf.gather(own["bias"], ids) if self.has_bias else None
+        kernel = self._columns(weights, ids)  # [D, C]
+        bias = tf.gather(weights[self.name]["bias"], ids) if self.has_bias else None
 
         def logits(x):
             found = tf.cast(tf.matmul(x, kernel), tf.float32)

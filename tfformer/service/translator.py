@@ -368,20 +368,20 @@ class Translator(Translating, Searching):
         Requests of one text then take 0.5 to 0.8 of the time if TensorFlow uses oneDNN, and 1.03
         to 1.07 of it otherwise (docs/measured/decoding.md).
         """
-        alone = self.beam_width == 1 or self.shortlist is not None or self.xla
-        if alone or self.tokenizer.languages or self.dtype == "bfloat16":
+        alone = self.beam_width == 1 or self.xla or self.dtype == "bfloat16"
+        if alone or self.tokenizer.languages:
             return
         # Traced only, because large models would compute all of their matrices.
         traced = tf.function(lambda: self.fused(self.dtype or "float32")[1], autograph=False)
         weights = traced.get_concrete_function().structured_outputs
-        self.low_latency = constant_bytes(weights) <= SMALL
+        self.low_latency = constant_bytes(weights, self.shortlist is not None) <= SMALL
 
     def saved(self, root: tf.Module) -> dict[str, Signature]:
         served = super().saved(root)
         if self.low_latency:
             positions = max(self.max_source_length, self.max_target_length)
             inference_layer, _ = self.fused_for(positions, "float32", few_rows=True)
-            own = with_constants(root.weights)
+            own = with_constants(root.weights, self.shortlist is not None)
             root.zeros = zeros_of(own)
             single = self.served(lambda: (inference_layer, own), root.shortlist)["serving_default"]
             several = served["serving_default"]
