@@ -1,8 +1,11 @@
 """The zoo of notebook 15: the healthy model is the library's, and each bug fails its checks."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
+from paths import ROOT
 
 from docs.tutorial import zoo
 
@@ -76,3 +79,12 @@ def test_the_loss_is_the_cross_entropy_without_padding():
     logits[0, 0, 5], logits[0, 1, 6] = np.log(others), np.log(others / 3)
     loss = zoo.Healthy().cross_entropy(np.array([[5, 6, 0]]), logits)
     np.testing.assert_allclose(loss, (np.log(2) + np.log(4)) / 2, rtol=1e-5)
+
+
+def test_the_measured_table_has_each_bug_with_its_checks():
+    page = (ROOT / "docs" / "measured" / "methods.md").read_text(encoding="utf-8")
+    section = page.split("\n## A zoo of bugs\n")[1].split("\n## ")[0]
+    cells = [row.strip("| ").split(" | ") for row in section.splitlines() if "±" in row]
+    expected = {bug.__doc__: CAUGHT[bug.__name__] for bug in zoo.BUGS}
+    found = {name: set(re.findall(r"`(\w+)`", failed)) for name, *_, failed in cells}
+    assert found == {"no bug": set()} | expected

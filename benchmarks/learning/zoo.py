@@ -46,9 +46,9 @@ def _run(options):
     print("| bug | seeds | training loss | right, % | checks that fail |")
     print("|---|--:|--:|--:|---|")
     for kind, results in found.items():
-        name = "none" if kind is zoo.Healthy else kind.__doc__
+        name = "no bug" if kind is zoo.Healthy else kind.__doc__
         losses, shares = zip(*results, strict=True)
-        failed = ", ".join(f"`{check.__name__}`" for check in zoo.failed(kind))
+        failed = ", ".join(f"`{check.__name__}`" for check in zoo.failed(kind)) or "none"
         cells = len(results), _spread(losses, 3), _spread([100 * s for s in shares], 1), failed
         print(f"| {name} | {' | '.join(map(str, cells))} |")
     return 0
@@ -60,7 +60,7 @@ def _result(zoo, kind, seed, out):
     path = out / f"{kind.__name__}-{seed}.json"
     if not path.exists():
         model, losses = zoo.trained(kind, seed)
-        write_json(path, [losses[-1], zoo.right_of(model)])
+        write_json(path, [losses[-1], zoo.right_of(zoo.translated(model))])
         print(f"{path} is finished", file=sys.stderr)
     return read_json(path, list)
 
