@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from paths import ROOT
 
+from benchmarks.learning import zoo as measured
 from docs.tutorial import zoo
 
 # What catches each bug, by its reason: those of masks show in all three checks of masks.
@@ -88,3 +89,15 @@ def test_the_measured_table_has_each_bug_with_its_checks():
     expected = {bug.__doc__: CAUGHT[bug.__name__] for bug in zoo.BUGS}
     found = {name: set(re.findall(r"`(\w+)`", failed)) for name, *_, failed in cells}
     assert found == {"no bug": set()} | expected
+
+
+def test_a_measured_training_is_kept(tmp_path, monkeypatch, capsys):
+    seeds = []
+    monkeypatch.setattr(zoo, "BUGS", [])
+    monkeypatch.setattr(zoo, "trained", lambda _, seed: (seeds.append(seed), [9.0, seed / 2]))
+    monkeypatch.setattr(zoo, "translated", lambda _: [target for _, target in zoo.UNSEEN])
+    for _ in range(2):
+        assert measured.main(["--out", str(tmp_path), "--seeds", "1", "2"]) == 0
+        row = "| no bug | 2 | 0.750 ± 0.354 | 100.0 ± 0.0 | none |\n"
+        assert capsys.readouterr().out.endswith(row)
+    assert seeds == [1, 2]

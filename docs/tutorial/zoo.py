@@ -387,8 +387,8 @@ def right_of(texts):
 
 # The checks. They need no training: a model with random weights passes or fails.
 
-LONG = max(PAIRS, key=lambda pair: len(pair[1].split()))
-SOURCE, LABELS = (to_ids([text]) for text in LONG)
+SOURCE = to_ids(["the animal did not cross the street because it was too tired ."])
+LABELS = to_ids(["das Tier überquerte die Straße nicht , weil es zu müde war ."])
 
 
 def logits_of(model, source_ids=SOURCE, labels=LABELS):
@@ -425,7 +425,7 @@ def ignores_padding(model):
 def reads_the_source(model):
     """Another source changes the logits"""
     other = SOURCE.copy()
-    other[:, 1] = IDS["horse" if SOURCE[0, 1] != IDS["horse"] else "dog"]
+    other[:, 1] = IDS["horse"]
     return not same(logits_of(model, source_ids=other), logits_of(model))
 
 
