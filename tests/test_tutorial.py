@@ -19,7 +19,7 @@ each = pytest.mark.parametrize("path", PATHS, ids=NAMES)
 
 
 def test_they_are_numbered_from_one():
-    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 15)]
+    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 16)]
 
 
 @each
@@ -99,7 +99,7 @@ def execute(tmp_path_factory):
 # Notebooks that take a minute or more, or read what such a notebook has trained.
 LONG = {
     "2_positions", "4_learning", "5_search", "7_recurrent", "9_serving", "11_pretraining",
-    "12_copying_and_parallel", "14_ways_to_train",
+    "12_copying_and_parallel", "14_ways_to_train", "15_zoo_of_bugs",
 }  # fmt: skip
 SHORT = [path for path in PATHS if path.stem not in LONG]
 
