@@ -1,17 +1,22 @@
 """The notebooks of the tutorial run from top to bottom, and are kept with what they show."""
 
+import importlib.util
+import os
 import re
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import notebooks
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 from paths import ROOT
 from tiers import slow_or_nightly
 
 PATHS = notebooks.paths()
 NAMES = [path.stem for path in PATHS]
-TRAINS, READ_A_RUN = "4_learning", ("5_search", "9_serving")
+TRAINS, READ_A_RUN = "4_learning", ("5_search", "9_serving", "16_cause")
 # What notes get wrong, or leave out, each once.
 ERRORS = range(1, 15)
 BOX = re.compile(r"> \*\*Notes often .*\((\d+)\):\*\*")
@@ -19,7 +24,7 @@ each = pytest.mark.parametrize("path", PATHS, ids=NAMES)
 
 
 def test_they_are_numbered_from_one():
-    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 15)]
+    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in (*range(1, 15), 16)]
 
 
 @each
@@ -71,11 +76,64 @@ def test_nothing_of_this_machine_is_kept(path):
     assert str(ROOT) not in text and "/site-packages/" not in text
 
 
+def test_all_begin_with_the_same_cell():
+    assert len({notebooks.cells(path, "code")[0].source for path in PATHS}) == 1
+
+
+@pytest.fixture
+def begin(tmp_path, monkeypatch):
+    """Runs the first cell of the notebooks in a folder, and returns what it asks of the shell."""
+    source = TransformerManager().transform_cell(notebooks.cells(PATHS[0], "code")[0].source)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+
+    def run(folder):
+        asked = []
+
+        def system(command):
+            asked.append(command)
+            (folder / "tfformer-copy").mkdir()
+
+        def magic(name, words):
+            if name != "matplotlib":
+                asked.append(f"{name} {words}")
+
+        monkeypatch.chdir(folder)
+        shell = SimpleNamespace(system=system, run_line_magic=magic)
+        exec(source, {"get_ipython": lambda: shell})
+        return asked
+
+    return run
+
+
+@pytest.mark.parametrize("place", ["docs/tutorial/zh", "tfformer-copy"])
+def test_where_the_package_is_installed_the_first_cell_only_goes_to_its_folder(
+    begin, place, tmp_path
+):
+    (tmp_path / place).mkdir(parents=True)
+    cloned = place == "tfformer-copy"
+    if not cloned:
+        (tmp_path / "pyproject.toml").touch()
+    assert begin(tmp_path if cloned else tmp_path / place) == []
+    assert Path.cwd() == (tmp_path / place if cloned else tmp_path)
+    assert sys.path[0] == os.getcwd()
+
+
+def test_in_colab_the_first_cell_fetches_the_repository_and_installs_it(
+    begin, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    clone, install = begin(tmp_path)
+    assert clone.startswith("git clone ") and clone.endswith("/tfformer/tfformer {root}")
+    assert install == 'pip install --quiet --editable "{root}[train]"'
+    assert Path.cwd() == tmp_path / "tfformer-copy"
+
+
 @pytest.fixture(scope="module")
 def execute(tmp_path_factory):
     """Runs a notebook in a folder that it takes for the repository's: it writes nothing there.
 
-    Two of them read the translator that the fourth trains, which is run before.
+    Some of them read the translator that the fourth trains, which is run before.
     """
     folder = tmp_path_factory.mktemp("tutorial")
     (folder / "pyproject.toml").touch()
@@ -99,7 +157,7 @@ def execute(tmp_path_factory):
 # These take a minute or more, or read what such a one has trained.
 LONG = {
     "2_positions", "4_learning", "5_search", "7_recurrent", "9_serving", "11_pretraining",
-    "12_copying_and_parallel", "14_ways_to_train",
+    "12_copying_and_parallel", "14_ways_to_train", "16_cause",
 }  # fmt: skip
 SHORT = [path for path in PATHS if path.stem not in LONG]
 
