@@ -118,3 +118,14 @@ def test_a_notebook_says_the_same_in_each_cell(pages):
             assert differences(one.source, other.source, pages) == {}, other.source
             assert len(BOX.findall(one.source)) == len(BOX.findall(other.source))
             assert re.search("[\u4e00-\u9fff]", other.source)
+
+
+@pytest.mark.parametrize("path", [path for _, path in NOTEBOOKS], ids=lambda path: path.stem)
+def test_a_link_leads_to_the_chinese_page_or_says_that_there_is_none(path):
+    for cell in notebooks.cells(path, "markdown"):
+        for link in LINK.finditer(cell.source):
+            target = (path.parent / link[1].partition("#")[0]).resolve()
+            if re.match(r"[a-z]+:", link[1]) or target.parent.name == "zh":
+                continue
+            assert not (target.parent / "zh" / target.name).exists(), link[1]
+            assert cell.source[link.end() :].startswith(("（英文）", "，英文）")), link[1]

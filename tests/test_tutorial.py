@@ -1,17 +1,23 @@
 """The notebooks of the tutorial run from top to bottom, and are stored with their output."""
 
+import importlib.util
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import notebooks
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 from paths import ROOT
 from tiers import slow_or_nightly
 
 PATHS = notebooks.paths()
 NAMES = [path.stem for path in PATHS]
-TRAINS, READ_A_RUN = "4_learning", ("5_search", "9_serving")
+TRAINS, READ_A_RUN = "4_learning", ("5_search", "9_serving", "16_cause")
 # What notes get wrong or leave out; each number occurs once.
 ERRORS = range(1, 15)
 BOX = re.compile(r"> \*\*Notes often .*\((\d+)\):\*\*")
@@ -19,7 +25,7 @@ each = pytest.mark.parametrize("path", PATHS, ids=NAMES)
 
 
 def test_they_are_numbered_from_one():
-    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 16)]
+    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 17)]
 
 
 @each
@@ -71,11 +77,65 @@ def test_nothing_of_this_machine_is_kept(path):
     assert str(ROOT) not in text and "/site-packages/" not in text
 
 
+def test_all_begin_with_the_same_cell():
+    assert len({notebooks.cells(path, "code")[0].source for path in PATHS}) == 1
+
+
+@pytest.fixture
+def begin(tmp_path, monkeypatch):
+    """Runs the first cell of the notebooks in a folder, and returns the commands that it runs."""
+    source = TransformerManager().transform_cell(notebooks.cells(PATHS[0], "code")[0].source)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+
+    def run(folder):
+        asked = []
+
+        def clone(command, check):
+            asked.append(command)
+            command[-1].mkdir()
+
+        def magic(name, words):
+            if name != "matplotlib":
+                asked.append(f"{name} {words}")
+
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(subprocess, "run", clone)
+        shell = SimpleNamespace(run_line_magic=magic)
+        exec(source, {"get_ipython": lambda: shell})
+        return asked
+
+    return run
+
+
+@pytest.mark.parametrize("place", ["docs/tutorial/zh", "tfformer-copy"])
+def test_where_the_package_is_installed_the_first_cell_only_goes_to_its_folder(
+    begin, place, tmp_path
+):
+    (tmp_path / place).mkdir(parents=True)
+    cloned = place == "tfformer-copy"
+    if not cloned:
+        (tmp_path / "pyproject.toml").touch()
+    assert begin(tmp_path if cloned else tmp_path / place) == []
+    assert Path.cwd() == (tmp_path / place if cloned else tmp_path)
+    assert sys.path[0] == os.getcwd()
+
+
+def test_in_colab_the_first_cell_fetches_the_repository_and_installs_it(
+    begin, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    clone, install = begin(tmp_path)
+    assert clone[:2] == ["git", "clone"] and clone[-1] == Path("tfformer-copy")
+    assert install == 'pip install --quiet --editable "{root}[train]"'
+    assert Path.cwd() == tmp_path / "tfformer-copy"
+
+
 @pytest.fixture(scope="module")
 def execute(tmp_path_factory):
     """Runs a notebook in a copy of the repository's folders, so nothing is written here.
 
-    Two notebooks read the translator that the fourth trains, so the fourth runs first.
+    Some notebooks read the translator that the fourth trains, so the fourth runs first.
     """
     folder = tmp_path_factory.mktemp("tutorial")
     (folder / "pyproject.toml").touch()
@@ -99,7 +159,7 @@ def execute(tmp_path_factory):
 # Notebooks that take a minute or more, or read what such a notebook has trained.
 LONG = {
     "2_positions", "4_learning", "5_search", "7_recurrent", "9_serving", "11_pretraining",
-    "12_copying_and_parallel", "14_ways_to_train", "15_zoo_of_bugs",
+    "12_copying_and_parallel", "14_ways_to_train", "15_zoo_of_bugs", "16_cause",
 }  # fmt: skip
 SHORT = [path for path in PATHS if path.stem not in LONG]
 

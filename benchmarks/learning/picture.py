@@ -1,9 +1,15 @@
 """Draws a study: how its rows learn, epoch by epoch, and their results."""
 
+from collections import Counter
+
 from training.report.picture import pyplot, write_picture
 from training.report.picture_style import colour, mark
 
-CURVES = {"loss": "training loss, nats a token", "val_bleu": "greedy BLEU on val"}
+CURVES = {
+    "loss": "training loss, nats a token",
+    "val_bleu": "greedy BLEU on val",
+    "val_perplexity": "perplexity on val",
+}
 
 
 def draw(path, trainings, curve, figure, title):
@@ -14,7 +20,8 @@ def draw(path, trainings, curve, figure, title):
         trainings: each has `row`, its name, `history()`, a dict for each epoch, and `figures()`,
             numbers by name, or None if it is not finished.
         curve: a column of `log.csv`, drawn by epoch, a line for each seed.
-        figure: the name of a number, drawn as a dot for each seed.
+        figure: the name of a number, drawn as a dot for each seed. An epoch after the last one was
+            not reached: it is written as text.
         title: the title of that number.
     """
     done = [(one, found) for one in trainings if (found := one.figures())]
@@ -22,19 +29,29 @@ def draw(path, trainings, curve, figure, title):
     size = (10, max(2.6, 1.2 + 0.32 * len(rows)))
     shape = {"figsize": size, "layout": "constrained", "width_ratios": (3, 2)}
     picture, (lines, dots) = pyplot().subplots(1, 2, **shape)
+    missed = Counter()
     for one, found in done:
         number = rows.index(one.row)
         look = {"color": colour(number), "marker": mark(number)}
-        history = [row for row in one.history() if curve in row]
+        every = one.history()
+        history = [row for row in every if curve in row]
         epochs, values = ([row[name] for row in history] for name in ("epoch", curve))
         lines.plot(epochs, values, markersize=5, linewidth=1.2, **look)
-        dots.plot(found[figure], number, markersize=8, **look)
+        if figure == "epochs_to_99" and found[figure] > every[-1]["epoch"]:
+            missed[number] += 1
+        else:
+            dots.plot(found[figure], number, markersize=8, **look)
+    for number, seeds in missed.items():
+        of = sum(one.row == rows[number] for one, _ in done)
+        said = "not reached" if seeds == of else f"{seeds} of {of} not reached"
+        at_right = {"transform": dots.get_yaxis_transform(), "ha": "right", "va": "bottom"}
+        dots.text(0.98, number - 0.12, said, color=colour(number), **at_right)
     lines.set(xlabel="epoch", ylabel=CURVES.get(curve, curve))
     lines.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     lines.set_xlim(lines.dataLim.x0 - 0.5, lines.dataLim.x1 + 0.5)
     dots.set(xlabel=title, yticks=range(len(rows)), yticklabels=rows)
-    dots.invert_yaxis()
-    dots.margins(x=0.1, y=0.1)
+    dots.set_ylim(len(rows) - 0.5, -0.5)
+    dots.margins(x=0.1)
     dots.yaxis.tick_right()
     for axes in (lines, dots):
         axes.grid(alpha=0.3)

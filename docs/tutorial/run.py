@@ -5,7 +5,7 @@
 Without a NAME, all English notebooks run. A NAME is a number such as 4, or the beginning of a file
 name. Each runs from top to bottom and is written with its outputs. The Chinese one of the same name
 has the same cells of code: it gets code and outputs from it, and only its words are its own.
-Notebook 4 trains the translator that 5 and 9 read, in `runs/tutorial`.
+Notebook 4 trains the translator that 5, 9 and 16 read, in `runs/tutorial`.
 """
 
 import argparse

@@ -2,11 +2,12 @@
 
 import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from paths import ROOT, SUPPORT
 
-from benchmarks.learning import study
+from benchmarks.learning import picture, study
 from tfformer.files import read_json
 from tfformer.run import read_config
 from training.command_line.options import read_recipe
@@ -52,6 +53,38 @@ def test_every_option_of_a_study_is_one_of_the_training(name, tmp_path):
         assert read_recipe(options)  # no option breaks a rule
         for begins in (options.init, options.init_encoder, options.init_decoder):
             assert begins is None or begins in [one.run for one in first]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_picture_compares_no_losses_of_different_kinds(name, tmp_path):
+    found = study.Study(FOLDER / name, tmp_path, tmp_path)
+    words = {word for row in found.rows.values() for word in row}
+    if words & {"--reward", "--objective", "--smoothing", "--scheduled-sampling"}:
+        assert found.picture[0] != "loss"
+
+
+class Finished(SimpleNamespace):
+    """A training that took two epochs, and reached a BLEU of 99 in the epoch `at`."""
+
+    def history(self):
+        return [{"epoch": 1.0, "val_bleu": 60.0}, {"epoch": 2.0, "val_bleu": 98.0}]
+
+    def figures(self):
+        return {"epochs_to_99": self.at}
+
+
+def test_an_epoch_that_was_not_reached_is_a_word_in_the_picture(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(picture, "write_picture", lambda path, figure: drawn.append(figure))
+    found = [("soon", 1.0), ("soon", 2.0), ("once", 2.0), ("once", 3), ("never", 3), ("never", 3)]
+    trainings = [Finished(row=row, at=at) for row, at in found]
+    picture.draw("study.png", trainings, "val_bleu", "epochs_to_99", "epochs")
+    _, dots = drawn[0].axes
+    assert [line.get_xydata().tolist() for line in dots.lines] == [[[1, 0]], [[2, 0]], [[2, 1]]]
+    said = {text.get_text(): round(text.get_position()[1]) for text in dots.texts}
+    assert said == {"1 of 2 not reached": 1, "not reached": 2}
+    bottom, top = dots.get_ylim()
+    assert bottom > 2 and top < 0  # the row without a dot is in the picture
 
 
 def test_arguments_are_filled_in_and_what_was_begun_otherwise_is_refused(tmp_path):
