@@ -148,8 +148,8 @@ class Translator(Translating, Searching):
             with XLA enabled; a stock TensorFlow Serving cannot run it. Default False.
         low_latency: whether a SavedModel has a separate graph of `serving_default` for requests of
             one text (`tfformer.inference.low_latency`). If TensorFlow uses oneDNN, such requests
-            take less time, and the server needs more memory. Not with a shortlist, `xla`, bfloat16
-            or one beam. Default False.
+            take less time, and the server needs more memory. Not with `xla`, bfloat16 or one beam.
+            Default False.
         explain: whether to add the signature `explain`: attention weights of each layer and head,
             the steps of the search, probabilities. Default False.
         ensemble: `Translator`s with the same vocabulary. Their models are searched together with

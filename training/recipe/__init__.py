@@ -15,7 +15,7 @@ from .rules import AUTO, check
 RECIPES = Path(__file__).parents[1] / "recipes"
 # Settings that an existing tokenizer decides, and settings that the run of --init decides.
 VOCABULARY = {"vocabulary_size", "vocabulary_kind", "shared_vocabulary", "split_digits"}
-SETTLED_BY_INIT = {"preset", "model_changes"} | VOCABULARY
+SETTLED_BY_INIT = {"preset", "profile", "model_changes"} | VOCABULARY
 # Values for a small corpus if neither recipe nor option sets them, see `training.recipe.plan`. They
 # are nearly those of the recipe multi30k. `FOR_LARGE`, below, is for a large corpus.
 FOR_SMALL = {
@@ -78,6 +78,11 @@ class Recipe:
     task: str = TRANSLATION
     choose: tuple = ()
     preset: str = training("base", "the model's size: tiny, base or big")
+    profile: str = training(
+        "none",
+        "none, or latency: twice the layers in the encoder and one in the decoder, for fast "
+        "translations; best with --distill",
+    )
     vocabulary_size: int = corpus(8000, "maximum number of ids of a SentencePiece model")
     vocabulary_kind: str = corpus("unigram", "unigram, bpe or char")
     shared_vocabulary: bool = corpus(True, "one SentencePiece model for source and target")

@@ -5,7 +5,10 @@ A recipe is checked when it is created, so no other code checks it again.
 
 import math
 
+from .families import TRANSLATION
+
 AUTO = "auto"
+PROFILES = ("none", "latency")
 OPTIMIZERS = ("adam", "muon")
 STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 VOCABULARY_KINDS = ("unigram", "bpe", "char")
@@ -48,6 +51,10 @@ def check(recipe):
 
     words(recipe, TASKS, tuple(PRESETS))
     numbers(recipe)
+    if recipe.profile != "none" and recipe.task != TRANSLATION:
+        raise ValueError(
+            f"profile must be 'none' for the task {recipe.task!r}, got {recipe.profile!r}"
+        )
     task, size = TASKS[recipe.task], recipe.vocabulary_size
     parts(recipe, task.parts)
     if recipe.subword_sampling and recipe.vocabulary_kind == "char":
@@ -69,6 +76,7 @@ def words(recipe, tasks, presets):
     for name, allowed in (
         ("task", tuple(tasks)),
         ("preset", presets),
+        ("profile", PROFILES),
         ("vocabulary_kind", VOCABULARY_KINDS),
         ("dtype", DTYPES),
         ("strategy", STRATEGIES),

@@ -92,13 +92,17 @@ class Task(abc.ABC):
         """
 
     def preset(self, recipe, *sizes, **changes):
-        """The configuration, of the task's `Family`, for the recipe's preset. The recipe's
-        `model_changes` override these changes."""
+        """The configuration, of the task's `Family`, for the recipe's preset and profile. The
+        recipe's `model_changes` override these changes."""
         kind = FAMILIES[self.family].configuration
         try:
-            return kind.preset(recipe.preset, *sizes, **{**changes, **recipe.model_changes})
+            config = kind.preset(recipe.preset, *sizes, **{**changes, **recipe.model_changes})
         except TypeError as error:
             raise ValueError(f"model_changes: {error}") from error
+        if recipe.profile == "latency":
+            layers = 2 * config.num_encoder_layers
+            return dataclasses.replace(config, num_encoder_layers=layers, num_decoder_layers=1)
+        return config
 
     # The training step.
 

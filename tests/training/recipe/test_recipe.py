@@ -8,6 +8,7 @@ from workers import RECIPE, fails
 from training import compare, evaluate, multi30k, train
 from training.data.reader import Pair
 from training.recipe import Recipe, load_recipe
+from training.tasks import TASKS
 
 
 def test_both_ways_needs_one_vocabulary(tmp_path, capsys):
@@ -29,6 +30,7 @@ def test_a_recipe_file_with_a_mistake_is_one_line(tmp_path, capsys):
     ("option", "value"),
     [
         ("--preset", "tinny"),
+        ("--profile", "speed"),
         ("--max-tokens", "2048"),
         ("--vocabulary-kind", "words"),
         ("--r-drop", "nan"),
@@ -53,6 +55,7 @@ def test_settings_are_refused_before_anything_is_made(files, capsys, tmp_path, o
     [
         ({"vocabulary_kind": "char", "subword_sampling": 0.3}, "subword_sampling"),
         ({"model_changes": {"layers": 2}}, "layers"),
+        ({"profile": "latency", "task": "classifier"}, "profile must be 'none' for the task"),
         ({"search": {"beams": 2}}, "search options of the family .* must be of .* got 'beams'"),
         ({"search": {"min_length": 129}}, "min_length must be at most max_tokens=128, got 129"),
         ({"model_changes": {"d_model": 30, "num_heads": 7}}, "num_heads"),
@@ -62,6 +65,13 @@ def test_settings_are_refused_before_anything_is_made(files, capsys, tmp_path, o
 def test_a_recipe_that_cannot_be_trained_is_refused_before_anything_is_made(settings, named):
     with pytest.raises(ValueError, match=named):
         Recipe(pairs=lambda split, data: (), **settings)
+
+
+def test_the_profile_latency_has_a_deep_encoder_and_one_decoder_layer():
+    sizes = {"num_encoder_layers": 3, "num_decoder_layers": 4}
+    recipe = Recipe(preset="test", profile="latency", model_changes=sizes)
+    config = TASKS["translation"].configuration(recipe, 300)
+    assert (config.num_encoder_layers, config.num_decoder_layers) == (6, 1)
 
 
 def test_unknown_recipe_and_option(capsys, tmp_path):
