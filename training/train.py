@@ -52,9 +52,9 @@ ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 # These settings determine the prepared corpus, the order of the data, the shapes of the weights and
 # the meaning of the optimizer's state.
 PREPARED_SETTINGS = (
-    "preset vocabulary_size vocabulary_kind shared_vocabulary split_digits max_characters "
-    "max_tokens max_length_ratio batch_tokens source_language language optimizer seed new_pieces "
-    "freeze"
+    "preset profile vocabulary_size vocabulary_kind shared_vocabulary split_digits "
+    "max_characters max_tokens max_length_ratio batch_tokens source_language language optimizer "
+    "seed new_pieces freeze"
 ).split()
 
 

@@ -32,7 +32,6 @@ Exit codes: 0 the table is complete; 1 an error of a training or a run; 2 wrong 
 interrupted.
 """
 
-import itertools
 import math
 import os
 import signal
@@ -49,6 +48,8 @@ from tfformer.terminal.command import Parser
 from training.report.history import read_history
 
 MINUTES = {"minutes": ("minutes", "{:.0f}")}
+# {which row the others are compared with: the title of the column}
+P_TITLES = {"first": "p, BLEU, from the first row", "previous": "p, BLEU, from the row before"}
 
 
 class Study:
@@ -103,7 +104,7 @@ class Study:
                 f"{', '.join(self.figures)}, got {self.picture}"
             )
         self.p_from = found["p_from"] or None
-        if self.p_from not in (None, "first", "previous"):
+        if self.p_from not in (None, *P_TITLES):
             raise ValueError(f"{path}: p_from must be 'first' or 'previous', got {self.p_from!r}")
 
     def _filled(self, where, words):
@@ -153,7 +154,8 @@ class Training:
         """Trains and scores it by `call(arguments, log)`. Finished steps are skipped."""
         if self.scores is None or not self.scores.exists():
             call(["training.train", *self.words, "--run", str(self.run), "--resume"], self.log)
-        if self.scores and not self.scores.exists():
+        known = [self.scores, self.translations] if self.study.p_from else [self.scores]
+        if self.scores and not all(path.exists() for path in known):
             output = ["--output", str(self.scores)]
             if self.study.p_from:
                 output += ["--translations", str(self.translations)]
@@ -181,9 +183,11 @@ class Training:
 def p_values(study, trainings):
     """The p of each row of a study, {row: p}; None if the study asks for none.
 
+    A row has none if it or the row that it is compared with is not finished.
+
     Args:
         study: a `Study`.
-        trainings: its `Training`s; those that are not finished do not count.
+        trainings: its `Training`s.
     """
     if study.p_from is None:
         return None
@@ -196,11 +200,11 @@ def p_values(study, trainings):
         if training.figures():
             texts = training.translations.read_text(encoding="utf-8").split("\n")[:-1]
             systems.setdefault(training.row, []).append(texts)
-    if study.p_from == "first":
-        return significance(systems, references)
-    found, rows = {}, list(systems)
-    for row, other in itertools.pairwise(rows):
-        found |= significance({row: systems[row], other: systems[other]}, references)
+    rows, found = list(study.rows), {}
+    for number, row in enumerate(rows[1:]):
+        other = rows[0] if study.p_from == "first" else rows[number]
+        if row in systems and other in systems:
+            found |= significance({other: systems[other], row: systems[row]}, references)
     return found
 
 
@@ -261,10 +265,11 @@ def _run(command, options):
         if options.picture:
             curve, figure = study.picture
             draw(options.picture, trainings, curve, figure, study.figures[figure][0])
+        p = p_values(study, trainings)
     except (ValueError, OSError) as error:
         return command.fail(error)
     print(f"{machine.sentence(machine.describe())}, a core a training\n")
-    print(table(trainings, MINUTES | study.figures, p_values(study, trainings)))
+    print(table(trainings, MINUTES | study.figures, p, P_TITLES.get(study.p_from)))
     return 0 if all(training.figures() for training in trainings) else 1
 
 

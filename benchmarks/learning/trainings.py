@@ -68,7 +68,7 @@ def side_by_side(trainings):
             raise
 
 
-def table(trainings, columns, significance=None):
+def table(trainings, columns, significance=None, title="p"):
     """Mean and standard deviation over the finished seeds of each row, as Markdown.
 
     Args:
@@ -76,6 +76,7 @@ def table(trainings, columns, significance=None):
             finished.
         columns: {the name of a figure: (title, format)}; minutes have no deviation.
         significance: p-values by row, for a last column. Default: no such column.
+        title: of that column. Default "p".
     """
     rows = {}
     for training in trainings:
@@ -87,7 +88,7 @@ def table(trainings, columns, significance=None):
         if name not in names:
             print(f"not every row has the figure {name}: no column", file=sys.stderr)
     titles = ["seeds", *(columns[name][0] for name in names)]
-    titles += [] if significance is None else ["p"]
+    titles += [] if significance is None else [title]
     lines = [f"| | {' | '.join(titles)} |", "|---|" + "--:|" * len(titles)]
     for row, found in rows.items():
         cells = [str(len(found))]

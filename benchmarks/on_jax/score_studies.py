@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.learning.study import flat, reached
+from benchmarks.learning.study import P_TITLES, flat, reached
 from benchmarks.learning.trainings import file_name, table
 from benchmarks.on_jax.pack_studies import read_studies, read_words
 from benchmarks.on_jax.train_studies import read_results
@@ -136,7 +136,7 @@ def _run(command, options):
             for model in models:
                 systems.setdefault(model.row, []).append([model.texts[n] for n in kept])
             p = significance(systems, [models[0].pairs[n].target for n in kept])
-            print(f"{name}\n\n{table(models, study.figures, p)}\n")
+            print(f"{name}\n\n{table(models, study.figures, p, P_TITLES['first'])}\n")
             if options.pictures:
                 options.pictures.mkdir(parents=True, exist_ok=True)
                 curve, figure = study.picture

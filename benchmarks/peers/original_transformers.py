@@ -12,16 +12,33 @@ def load(job):
 
     torch.set_num_threads(job["threads"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"])
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(job["folder"]).eval()
+    config = transformers.AutoConfig.from_pretrained(job["folder"])
+    [architecture] = config.architectures
+    model = getattr(transformers, architecture).from_pretrained(job["folder"]).eval()
+    lengths = {"num_beams": job["beam_width"], "max_length": job["max_length"]}
 
-    @torch.inference_mode()
-    def translate(texts):
-        inputs = tokenizer(texts, return_tensors="pt", padding=True)
-        ids = model.generate(**inputs, num_beams=job["beam_width"], max_length=job["max_length"])
+    def translated(texts):
+        ids = model.generate(**tokenizer(texts, return_tensors="pt", padding=True), **lengths)
         return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
 
+    def continued(texts):
+        tokenizer.padding_side = "left"
+        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+        inputs = tokenizer(texts, return_tensors="pt", padding=True)
+        new = {"max_new_tokens": job["max_length"], "do_sample": False}
+        ids = model.generate(**inputs, **new)[:, inputs["input_ids"].shape[1] :]
+        return tokenizer.batch_decode(ids, skip_special_tokens=True)
+
+    def labelled(texts):
+        logits = model(**tokenizer(texts, return_tensors="pt", padding=True)).logits
+        return [config.id2label[n] for n in logits.argmax(-1).tolist()]
+
+    kinds = {"ForSequenceClassification": labelled, "ForCausalLM": continued}
+    kinds["LMHeadModel"] = continued
+    answer = next((kinds[end] for end in kinds if architecture.endswith(end)), translated)
+    answer = torch.inference_mode()(answer)
     version = f"transformers {transformers.__version__}, PyTorch {torch.__version__}"
-    return Peer(version, lambda batch: batch["texts"], translate, texts=translate)
+    return Peer(version, lambda batch: batch["texts"], answer, texts=answer)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A study trains and scores its rows, resumes where it was stopped, and makes the table."""
 
+import functools
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from paths import ROOT, SUPPORT
 from benchmarks.learning import picture, study
 from tfformer.files import read_json
 from tfformer.run import read_config
+from training import evaluate
 from training.command_line.options import read_recipe
 from training.train import parser as train_parser
 
@@ -85,6 +87,33 @@ def test_an_epoch_that_was_not_reached_is_a_word_in_the_picture(monkeypatch):
     assert said == {"1 of 2 not reached": 1, "not reached": 2}
     bottom, top = dots.get_ylim()
     assert bottom > 2 and top < 0  # the row without a dot is in the picture
+
+
+@pytest.mark.parametrize(
+    ("p_from", "expected"),
+    [
+        ("first", {"wrong": "small", "same": 1.0}),
+        ("previous", {"wrong": "small"}),  # the row before "same" is not finished
+    ],
+)
+def test_p_is_of_the_row_that_is_named(tmp_path, monkeypatch, p_from, expected):
+    references = [f"the little house {n} stands by the lake" for n in range(40)]
+    pairs = [SimpleNamespace(target=text) for text in references], None
+    monkeypatch.setattr(evaluate, "read_test_set", lambda *_: pairs)
+    wrong = [" ".join(reversed(text.split())) for text in references]
+    found = {"right": references, "wrong": wrong, "missing": None, "same": references}
+    trainings = []
+    for row, texts in found.items():
+        path = tmp_path / row
+        path.write_text("".join(f"{text}\n" for text in texts or ()))
+        done = functools.partial(bool, texts)
+        trainings.append(SimpleNamespace(row=row, figures=done, translations=path))
+    asked = SimpleNamespace(p_from=p_from, rows=found, evaluate=["--recipe", "dates"])
+    values = study.p_values(asked, trainings)
+    assert values.pop("wrong") < 0.01 and expected.pop("wrong") == "small"
+    assert values == expected
+    asked.p_from = None
+    assert study.p_values(asked, trainings) is None
 
 
 def test_arguments_are_filled_in_and_what_was_begun_otherwise_is_refused(tmp_path):

@@ -67,7 +67,7 @@ def with_constants(weights, has_shortlist=False):
             f"can hold, got {size:,}"
         )
     if not isinstance(weights, dict):
-        return [with_constants(each) for each in weights]
+        return [with_constants(each, has_shortlist) for each in weights]
     names = _of_each_step(has_shortlist)
     found = {
         name: _with_constant(parts) if name.startswith(names) else parts
@@ -83,7 +83,7 @@ def with_constants(weights, has_shortlist=False):
 def constant_bytes(weights, has_shortlist=False):
     """The size of all matrices that `with_constants` makes constants."""
     if not isinstance(weights, dict):
-        return sum(map(constant_bytes, weights))
+        return sum(constant_bytes(each, has_shortlist) for each in weights)
     return sum(
         matrix.shape.num_elements() * matrix.dtype.size
         for name, parts in weights.items()

@@ -227,7 +227,7 @@ def settled(arguments, begun=False):
         found |= VOCABULARY
     if halves:
         found |= {name for name, *_ in fields_of(NumberedOptions) if not name.endswith("dropout")}
-        found |= {"num_layers", *(f"num_{half}_layers" for half in halves)}
+        found |= {"profile", "num_layers", *(f"num_{half}_layers" for half in halves)}
     return found
 
 

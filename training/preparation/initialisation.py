@@ -196,7 +196,7 @@ def _begin_with_halves(folder, halves, recipe, side, learn):
     changes = dict(recipe.model_changes)
     if len(found) == 2 and not is_one:
         changes.setdefault("tie_embeddings", "target")
-    recipe = dataclasses.replace(recipe, model_changes={**changes, **sizes})
+    recipe = dataclasses.replace(recipe, model_changes={**changes, **sizes}, profile="none")
     vocabularies = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
     config = task.configuration(recipe, *vocabularies, tokenizer.is_shared)
     if len(found) == 2 and not is_one and config.shares_embeddings:

@@ -190,7 +190,7 @@ def read_settings(directory, recipe):
     except FileNotFoundError as error:
         raise RunError(f"{directory} has no training to resume") from error
     later = {name: value for name, *_, value in options() if name not in SETTLED_BY_INIT}
-    later |= {"cores": 1, "task": TRANSLATION, "search": {}}
+    later |= {"cores": 1, "task": TRANSLATION, "search": {}, "profile": "none"}
     try:
         return dataclasses.replace(recipe, **{**later, **settings})
     except TypeError as error:

@@ -80,8 +80,8 @@ class Recipe:
     preset: str = training("base", "the model's size: tiny, base or big")
     profile: str = training(
         "none",
-        "none, or latency: twice the layers in the encoder and one in the decoder, for fast "
-        "translations; best with --distill",
+        "none, or latency: twice the encoder layers that preset, recipe and options give, and one "
+        "decoder layer, for fast translations; best with --distill",
     )
     vocabulary_size: int = corpus(8000, "maximum number of ids of a SentencePiece model")
     vocabulary_kind: str = corpus("unigram", "unigram, bpe or char")

@@ -51,10 +51,12 @@ def check(recipe):
 
     words(recipe, TASKS, tuple(PRESETS))
     numbers(recipe)
-    if recipe.profile != "none" and recipe.task != TRANSLATION:
-        raise ValueError(
-            f"profile must be 'none' for the task {recipe.task!r}, got {recipe.profile!r}"
-        )
+    if recipe.profile != "none":
+        if recipe.task != TRANSLATION:
+            task = recipe.task
+            raise ValueError(f"profile must be 'none' for the task {task}, got {recipe.profile!r}")
+        if recipe.model_changes.get("share_halves"):
+            raise ValueError(f"profile must be 'none' with share_halves, got {recipe.profile!r}")
     task, size = TASKS[recipe.task], recipe.vocabulary_size
     parts(recipe, task.parts)
     if recipe.subword_sampling and recipe.vocabulary_kind == "char":

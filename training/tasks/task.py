@@ -92,8 +92,8 @@ class Task(abc.ABC):
         """
 
     def preset(self, recipe, *sizes, **changes):
-        """The configuration, of the task's `Family`, for the recipe's preset and profile. The
-        recipe's `model_changes` override these changes."""
+        """The configuration, of the task's `Family`, for the recipe's preset. The recipe's
+        `model_changes` override these changes, and its profile changes the numbers of layers."""
         kind = FAMILIES[self.family].configuration
         try:
             config = kind.preset(recipe.preset, *sizes, **{**changes, **recipe.model_changes})

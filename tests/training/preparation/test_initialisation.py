@@ -203,6 +203,8 @@ def test_halves_of_one_run_are_all_of_it(folder, runs):
          "--init-decoder is for a model that has one, got the family 'classifier'"),
         (["--init-encoder", "both", "--num-layers", "2", "--family", "classifier"],
          "--num-layers cannot be given with --init-encoder: that run decides it"),
+        (["--init-encoder", "both", "--profile", "latency"],
+         "--profile cannot be given with --init-encoder: that run decides it"),
         (["--init-encoder", "both", "--distill", "two", "--vocabulary-size", "300"],
          "--vocabulary-size cannot be given with --init-encoder"),
     ],

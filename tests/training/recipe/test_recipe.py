@@ -56,6 +56,7 @@ def test_settings_are_refused_before_anything_is_made(files, capsys, tmp_path, o
         ({"vocabulary_kind": "char", "subword_sampling": 0.3}, "subword_sampling"),
         ({"model_changes": {"layers": 2}}, "layers"),
         ({"profile": "latency", "task": "classifier"}, "profile must be 'none' for the task"),
+        ({"profile": "latency", "model_changes": {"share_halves": True}}, "with share_halves"),
         ({"search": {"beams": 2}}, "search options of the family .* must be of .* got 'beams'"),
         ({"search": {"min_length": 129}}, "min_length must be at most max_tokens=128, got 129"),
         ({"model_changes": {"d_model": 30, "num_heads": 7}}, "num_heads"),
