@@ -9,7 +9,7 @@ for every sentence. Each system has a separate process for each number of thread
 take turns, and medians over the rounds are compared. Systems that are not installed in their Python
 are left out. For installation, and how to read the table, see benchmarks/README.md.
 
-`tfformer-shallow` has twice the layers in the encoder and one in the decoder. `tfformer-smallest`
+`shallow` systems have twice the layers in the encoder and one in the decoder. `tfformer-smallest`
 is also in int8 and has a shortlist. For their cost in BLEU see docs/guide/export.md.
 
 The table goes to standard output, all measured times to the JSON file.
@@ -40,7 +40,8 @@ class System(NamedTuple):
         name: its name in the table and in `--systems`.
         peer: the worker, `benchmarks.peers.with_PEER`.
         options: options of the worker; for tfformer, of the `Translator`.
-        is_shallow: for tfformer, whether the encoder has twice the layers and the decoder one.
+        is_shallow: for tfformer and CTranslate2, whether the encoder has twice the layers and the
+            decoder one.
         has_shortlist: for tfformer, whether the search uses a lexical shortlist.
     """
 
@@ -83,6 +84,8 @@ SYSTEMS = [
     System(
         "ctranslate2-int8-parts", "ctranslate2", {"compute_type": "int8_float32", "parts": True}
     ),
+    System("ctranslate2-float32-shallow", "ctranslate2", {"compute_type": "float32"}, True),
+    System("ctranslate2-int8-shallow", "ctranslate2", {"compute_type": "int8_float32"}, True),
     System("ctranslate2-bfloat16", "ctranslate2", {"compute_type": "bfloat16"}),
     System("opennmt", "opennmt"),
     System("marian", "marian"),
@@ -192,17 +195,17 @@ def measure(size_name, text, pythons, beside, options):
     with tempfile.TemporaryDirectory() as folder:
         try:
             for system in chosen:
-                own = system.options
+                own_size, own = of_system(system, size, text, tokenizer)
                 if system.peer == "tfformer":
                     print(f"{size_name}: exporting {system.name}", file=sys.stderr)
-                    own_size, own = of_system(system, size, text, tokenizer)
                     what = Path(folder, system.name), own_size, tokenizer, BEAM_WIDTH, options.steps
                     if system.name in beside:
                         own = work.export_beside(beside[system.name], *what)
                     else:
                         own = work.export(*what, **own)
                 python = pythons.get(system.peer, sys.executable)
-                start(workers, system, {**job, "options": own}, python, options.threads)
+                own_job = {**job, "size": own_size, "options": own}
+                start(workers, system, own_job, python, options.threads)
             progress = Progress((options.rounds + 1) * len(batches) * len(workers))
             answers = take_turns(workers, batches, options.rounds, progress)
         finally:
@@ -212,7 +215,7 @@ def measure(size_name, text, pythons, beside, options):
 
 
 def of_system(system, size, text, tokenizer):
-    """(the size, the options of the `Translator`) of a system of tfformer."""
+    """(the size, the options) of a system."""
     from training.data.reader import Pair
     from training.shortlist import CANDIDATES, FREQUENT, learn, tokenise
 

@@ -45,10 +45,15 @@ def random_model(size, vocabulary):
     import numpy as np
     from ctranslate2.specs import common_spec, transformer_spec
 
-    layers, d_model, d_ff = size["num_layers"], size["d_model"], size["d_ff"]
+    d_model, d_ff = size["d_model"], size["d_ff"]
+    changes = size.get("changes", {})
+    layers = (
+        changes.get("num_encoder_layers", size["num_layers"]),
+        changes.get("num_decoder_layers", size["num_layers"]),
+    )
     random = np.random.default_rng(1)
     spec = transformer_spec.TransformerSpec.from_config(
-        (layers, layers), size["num_heads"], pre_norm=False, activation=common_spec.Activation.RELU
+        layers, size["num_heads"], pre_norm=False, activation=common_spec.Activation.RELU
     )
 
     def normal(*shape):
