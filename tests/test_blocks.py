@@ -171,7 +171,7 @@ def arguments_of(command, folder):
 @each([command for command in EACH if command.module and "examples" not in command.module])
 def test_the_parser_accepts_a_command(command, parsed, capsys):
     if command in MENTIONED and not command.arguments:
-        # A module without a command line, such as `training.dates`.
+        # A module that the prose names without arguments, such as `training.dates`.
         assert callable(main_of(command))
         return
     try:

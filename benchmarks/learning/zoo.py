@@ -4,7 +4,8 @@
 
 Each bug changes one line of a small Transformer (`docs/tutorial/zoo.py`). The table shows for each
 the training loss of the last epoch, how many unseen sentences are translated right, and which
-checks an untrained model fails. A result is kept in `--out`, so the same command continues after an
+checks an untrained model fails. Only `WrongSmoothing` learns with smoothing, so its loss cannot be
+compared with the others. A result is kept in `--out`, so the same command continues after an
 interruption.
 
 Exit codes: 0 the table; 2 wrong usage; 130 or 143 interrupted.

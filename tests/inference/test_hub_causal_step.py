@@ -27,7 +27,7 @@ def test_steps_behind_prompts_are_the_whole_model(make, rng):
     assert state.cache.shape == (2, longest, W * inference.kind.cache.numbers)
     state = state._replace(cache=grow_cache(state.cache, STEPS))
 
-    # Each hypothesis continues another beam than its own.
+    # Each hypothesis continues a random beam.
     size = model.backbone.vocabulary_size
     tokens = rng.integers(5, size, size=(2, STEPS, W))
     ancestors = np.stack([rng.integers(0, W, size=(2, W)) for _ in range(STEPS)], axis=2)

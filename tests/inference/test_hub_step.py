@@ -40,7 +40,7 @@ def test_steps_are_the_whole_model(make, rng):
     rows = [[int(n) + 4 for n in ids] + [3] for ids in tokenizer(texts)]
     source_ids = tf.ragged.constant(rows, tf.int32).to_tensor()
 
-    # Each hypothesis continues another beam than its own.
+    # Each hypothesis continues a random beam.
     size = tokenizer.vocabulary_size()
     tokens = rng.integers(5, size, size=(2, STEPS, W))
     ancestors = np.stack([rng.integers(0, W, size=(2, W)) for _ in range(STEPS)], axis=2)

@@ -195,7 +195,7 @@ def test_what_cannot_be_is_named(make, message):
 
 
 def test_angles_of_far_places_are_exact_in_float32(rng):
-    """bfloat16 has no position beyond 256."""
+    """bfloat16 does not have all integers beyond 256."""
     x = np.array([[1.0, 0.0]])
     turned = Rotary(2).turned(tf.cast(x, tf.bfloat16), np.array([1001]))
     np.testing.assert_allclose(tf.cast(turned, tf.float32)[0, 0], math.cos(1001), atol=5e-3)

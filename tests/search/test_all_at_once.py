@@ -95,7 +95,7 @@ def test_no_special_token_is_said():
 def test_collapsed_places_are_the_plain_ones(rng):
     logits = rng.normal(size=(29, 13, 7)).astype("float32")
     logits[:, :, 0] += 1.0
-    logits[0, :, 0] += 50.0  # a row with one certain token
+    logits[0, :, 0] += 50.0  # blank at each position: an empty text
     found, log_probs = collapsed(tf.constant(logits)), log_softmax(logits)
     for row in range(29):
         best = [max((0, 1, 4, 5, 6), key=lambda v: logits[row, t, v]) for t in range(13)]

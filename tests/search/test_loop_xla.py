@@ -1,5 +1,4 @@
-"""A search compiled by XLA gives the result of the plain one, within a block of positions and
-beyond."""
+"""A search compiled by XLA gives the result of the plain one, within one room and beyond."""
 
 import numpy as np
 import pytest
@@ -45,7 +44,7 @@ class Toy:
         return of
 
 
-# Within the first block; to its end; one token and a whole block further.
+# Within the first room; to its end; one token and a whole room further.
 @pytest.mark.parametrize("max_length", [5, FIRST_ROOM, FIRST_ROOM + 1, 2 * FIRST_ROOM + 6])
 def test_it_finds_what_the_plain_beam_finds(max_length):
     toy = Toy(eos_bonus=-2.0)

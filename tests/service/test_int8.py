@@ -72,7 +72,7 @@ def test_the_largest_values_do_not_overflow_on_older_processors():
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.fixture(params=["one embedding", "ensemble", "low latency", "shortlist"])
+@pytest.fixture(params=["one embedding", "ensemble", "low latency", "low latency, shortlist"])
 def translator(request, tokenizer, monkeypatch):
     """A translator in int8 for which each matrix counts as large."""
     monkeypatch.setattr(int8, "MINIMUM_SIZE", 1)
@@ -85,8 +85,9 @@ def translator(request, tokenizer, monkeypatch):
     model = make_model(tokenizer, **FEW_LAYERS)
     if request.param == "low latency":
         return Translator(model, tokenizer, low_latency=True, **options)
-    if request.param == "shortlist":
-        return Translator(model, tokenizer, shortlist=make_shortlist(tokenizer), **options)
+    if request.param == "low latency, shortlist":
+        short = make_shortlist(tokenizer)
+        return Translator(model, tokenizer, low_latency=True, shortlist=short, **options)
     other = Translator(make_model(tokenizer, seed=17, **FEW_LAYERS), tokenizer)
     return Translator(model, tokenizer, ensemble=[other], **options)
 

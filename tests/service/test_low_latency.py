@@ -69,7 +69,7 @@ def test_one_text_and_several_have_the_answers_of_the_model(saved):
 
 
 def constants(folder):
-    """The shapes of the constant matrices of a function."""
+    """{shape: how many products have a constant matrix of it}, over all functions."""
     parsed = SavedModel.FromString(Path(folder, "saved_model.pb").read_bytes())
     found = collections.Counter()
     for function in parsed.meta_graphs[0].graph_def.library.function:

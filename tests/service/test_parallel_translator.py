@@ -20,7 +20,7 @@ VARIANTS = {
     "eos": {"decoding": "eos", "tie_embeddings": "target", "upsampling": 2},
 }
 variants = pytest.mark.parametrize("variant", VARIANTS)
-# For slow tests: variants that many users have.
+# Tests that take long run the variants that many users have.
 two_variants = pytest.mark.parametrize(
     "variant", ["mask-predict", "ctc", pytest.param("eos", marks=pytest.mark.slow)]
 )

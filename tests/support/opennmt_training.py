@@ -6,7 +6,7 @@
 
 PYTHON is one with OpenNMT-tf 2.32 and `sentencepiece`. FOLDER is then a model directory as it
 writes one: 3 + 3 layers of width 256, one vocabulary of 4,000 pieces of both sides. It is trained
-for these minutes in one thread. The model need not be good.
+for --minutes in one thread. The model need not be good.
 """
 
 import argparse

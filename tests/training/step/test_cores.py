@@ -105,7 +105,7 @@ assert not share_threads(2)
     assert done.returncode == 0, done.stderr
 
 
-# Runs at the command's path; at its end it prints the state of the process.
+# A recipe, which runs in the command's process; at its end it prints the state of the process.
 WATCHED = """
 import atexit, os
 

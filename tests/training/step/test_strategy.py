@@ -201,8 +201,7 @@ def test_killed_at_random_is_uninterrupted(tmp_path, count):
 
     test_train.py kills at validation and at the ends of epochs.
     """
-    # Two epochs for each kill, after which a training continues at most one epoch, and one more
-    # epoch.
+    # Two epochs for each kill, and one after the last kill.
     epochs = str(2 * KILLS + 1)
     options = ["--epochs", epochs, "--checkpoint-steps", "2", "--cores", "2"]
     # One step to trace. test_resume.py has the epoch in which R-Drop begins, and for one process
