@@ -266,7 +266,7 @@ def default_rows(recipe, known, teacher):
     """The names of the rows that change something and whose needs are given."""
     rows = []
     for row, changes in known.items():
-        # By its changes, not its settings: the first row and distillation have none.
+        # The first row and distillation change no setting, so they are kept.
         if not changes or changed(recipe, changes) != changed(recipe, {}):
             rows.append(row)
     if "distillation" in rows and not teacher:

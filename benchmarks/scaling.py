@@ -104,7 +104,7 @@ def _run(command, options):
 
 
 class Models:
-    """The exports of one size, each made when it is first wanted.
+    """The exports of one size, each made when it is first used.
 
     Attributes:
         base: the value of every factor while another one grows.

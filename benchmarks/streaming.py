@@ -86,7 +86,7 @@ def _run(command, options):
 
 
 def write_sentences(folder, pairs, _):
-    """Writes two files of random sentences, of words as frequent as Zipf's law says."""
+    """Writes two files of random sentences. The frequencies of the words follow Zipf's law."""
     rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     words = ["".join(rng.choice(letters, rng.integers(2, 10))) for _ in range(WORDS)]
@@ -161,7 +161,7 @@ def batches(folder, _, count):
 
 @contextlib.contextmanager
 def measured(phase):
-    """A dict that gets the seconds of the phase, and its most anonymous memory in MiB."""
+    """Yields a dict; after the phase it has the seconds and the peak of the anonymous memory, MiB."""
     row, maximum, done = {}, [machine.anonymous_mib()], threading.Event()
 
     def watch():

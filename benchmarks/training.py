@@ -168,7 +168,7 @@ def measure(size_name, text, pythons, beside, options):
 
 
 def start(workers, system, job, python, root=ROOT):
-    """Adds the system's worker, which has made all steps once when it is there."""
+    """Adds the system's worker, after it has made all steps once."""
     started = time.monotonic()
     try:
         ours = system.peer == "train_tfformer" and not system.options.get("plain")

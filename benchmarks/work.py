@@ -28,7 +28,7 @@ class Text(NamedTuple):
     Attributes:
         name: for the report.
         sources, targets: what the vocabulary is learned from.
-        decoded: what is decoded, in this order.
+        decoded: the texts to decode, in this order.
     """
 
     name: str
@@ -264,8 +264,8 @@ def _saved(service, directory):
 
 
 def make_prompts(texts, tokenizer, batch_size, length):
-    """As `make_batches`, of the beginnings of texts: their first `length` tokens, where these
-    written as a text are the same tokens again.
+    """Batches of prompts, as `make_batches`: the first `length` tokens of texts, if writing and
+    reading them gives the same tokens.
 
     Raises:
         ValueError: there are fewer than a batch.

@@ -69,7 +69,7 @@ class Worker:
         return self._ask({"say": name})["texts"]
 
     def close(self):
-        """Ends the process. It is no error to do so twice."""
+        """Ends the process. A second call does nothing."""
         try:
             self._process.communicate(timeout=10)
         except (subprocess.TimeoutExpired, OSError, ValueError):
