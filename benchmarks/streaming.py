@@ -161,7 +161,7 @@ def batches(folder, _, count):
 
 @contextlib.contextmanager
 def measured(phase):
-    """Yields a dict; after the phase it has the seconds and the peak of the anonymous memory, MiB."""
+    """Yields a dict; after the phase it has the seconds and the peak of anonymous memory in MiB."""
     row, maximum, done = {}, [machine.anonymous_mib()], threading.Event()
 
     def watch():
