@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -12,6 +11,7 @@ from killing_recipe import RECIPE
 from tfformer.files import RunError
 from tfformer.run import read_config
 from training.preparation.prepare import read_settings
+from training.recipe import Recipe
 from training.report.card import write_card
 from training.report.history import read_history
 from training.tasks import TASKS
@@ -127,7 +127,7 @@ def test_the_figures_are_of_all_tokens():
 
 
 def test_two_vocabularies_have_no_matrix_in_common():
-    recipe = SimpleNamespace(preset="tiny", model_changes={})
+    recipe = Recipe(preset="tiny")
     configuration = TASKS["translation"].configuration
     assert configuration(recipe, 101).tie_embeddings == "all"
     apart = configuration(recipe, 101, 211, shared=False)
