@@ -136,7 +136,10 @@ def test_a_run_has_what_was_chosen_and_goes_on_with_it(tmp_path, capsys):
     for given, message in (
         (["--norm", "post"], "--norm was 'pre' when the run was begun and cannot become 'post'"),
         (["--d-ff", "31"], "--d-ff was 29 when the run was begun and cannot become 31"),
-        (["--profile", "latency"], "--profile was 'none' when the run was begun and cannot become"),
+        (
+            ["--profile", "latency"],
+            "--profile was 'none' when the run was begun and cannot become 'latency'",
+        ),
         (["--dropout", "0.3"], "--dropout was 0.2 when the run was begun and cannot become 0.3"),
     ):
         said = fails(["--run", str(run), "--resume", *chosen[:4], *given], capsys, 2)
