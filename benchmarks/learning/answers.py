@@ -25,6 +25,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import machine
+from benchmarks.learning.trainings import spread
 from tfformer.files import write_lines
 from tfformer.terminal.command import Parser
 
@@ -36,6 +37,7 @@ TRAINING = (
     "--num-encoder-layers 2 --num-decoder-layers 2 --d-model 64 --d-ff 128 --dropout 0.1 "
     "--vocabulary-size 1000 --max-tokens 64 --batch-tokens 2000 --warmup-steps 300 --cores 1"
 ).split()
+PERCENT = "{:.1f}"
 # Name: the options of a search.
 SEARCHES = {
     "greedy": {"beam_width": 1, "length_penalty": 0.0},
@@ -245,7 +247,7 @@ def _print_searches(searched):
         if search != "greedy":
             greedy = searched[name, "greedy"]
             p = f"{_sign_test(_rights(seeds), _rights(greedy)):.2g}"
-        print(f"| {name} | {search} | {_spread(shares)} | {length:.3f} | {p} |")
+        print(f"| {name} | {search} | {spread(shares, PERCENT)} | {length:.3f} | {p} |")
 
 
 def _print_replaced(replaced):
@@ -254,20 +256,14 @@ def _print_replaced(replaced):
     print(f"|---|---|{'--:|' * (AFTER + 1)}")
     for (name, kind), seeds in replaced.items():
         columns = zip(*seeds, strict=True)
-        shown = " | ".join(_spread([100 * share for share in column]) for column in columns)
+        percents = [[100 * share for share in column] for column in columns]
+        shown = " | ".join(spread(column, PERCENT) for column in percents)
         print(f"| {name} | {kind} | {shown} |")
 
 
 def _rights(seeds):
     """For each sentence, how many of the seeds translate it right."""
     return [sum(right for right, _ in rows) for rows in zip(*seeds, strict=True)]
-
-
-def _spread(values):
-    """The mean, and the standard deviation over the seeds."""
-    if len(values) == 1:
-        return f"{values[0]:.1f}"
-    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
 def _sign_test(ours, theirs):

@@ -68,6 +68,12 @@ def side_by_side(trainings):
             raise
 
 
+def spread(values, form):
+    """The mean and, of several values, their standard deviation, in a format such as "{:.1f}"."""
+    mean = form.format(statistics.mean(values))
+    return mean if len(values) == 1 else f"{mean} ± {form.format(statistics.stdev(values))}"
+
+
 def table(trainings, columns, significance=None, title="p"):
     """Mean and standard deviation over the finished seeds of each row, as Markdown.
 
@@ -94,10 +100,9 @@ def table(trainings, columns, significance=None, title="p"):
         cells = [str(len(found))]
         for name in names:
             values = [figures[name] for figures in found]
-            form = columns[name][1].format
-            cells.append(form(statistics.mean(values)))
-            if len(values) > 1 and name != "minutes":
-                cells[-1] += f" ± {form(statistics.stdev(values))}"
+            form = columns[name][1]
+            mean = form.format(statistics.mean(values))
+            cells.append(mean if name == "minutes" else spread(values, form))
         if significance is not None:
             cells.append(f"{significance[row]:.3f}" if row in significance else "")
         lines.append(f"| {row} | {' | '.join(cells)} |")

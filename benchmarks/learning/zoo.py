@@ -12,11 +12,11 @@ Exit codes: 0 the table; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import datetime
-import statistics
 import sys
 from pathlib import Path
 
 from benchmarks import machine
+from benchmarks.learning.trainings import spread
 from tfformer.files import read_json, write_json
 from tfformer.terminal.command import Parser
 
@@ -50,7 +50,8 @@ def _run(options):
         name = "no bug" if kind is zoo.Healthy else kind.__doc__
         losses, shares = zip(*results, strict=True)
         failed = ", ".join(f"`{check.__name__}`" for check in zoo.failed(kind)) or "none"
-        cells = len(results), _spread(losses, 3), _spread([100 * s for s in shares], 1), failed
+        percents = [100 * share for share in shares]
+        cells = len(results), spread(losses, "{:.3f}"), spread(percents, "{:.1f}"), failed
         print(f"| {name} | {' | '.join(map(str, cells))} |")
     return 0
 
@@ -64,12 +65,6 @@ def _result(zoo, kind, seed, out):
         write_json(path, [losses[-1], zoo.right_of(zoo.translated(model))])
         print(f"{path} is finished", file=sys.stderr)
     return read_json(path, list)
-
-
-def _spread(values, digits):
-    """The mean, and the standard deviation over the seeds."""
-    mean = f"{statistics.mean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
 
 
 if __name__ == "__main__":

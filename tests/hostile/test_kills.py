@@ -24,7 +24,7 @@ from tfformer import run
 
 # The exit code of a process stopped by a signal that it cannot catch, and by those that it can.
 CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
-# `make test-slow` tries one of so many cases, `make test-hostile` all of them.
+# `make test-slow` tries one of this number of cases, `make test-hostile` all of them.
 CORE = 61
 # Five batches an epoch; the last two epochs are averaged.
 OPTIONS = ["--cores=1", "--epochs=2", "--r-drop=0", "--batch-tokens=512", "--checkpoint-steps=3"]

@@ -76,7 +76,7 @@ def test_what_is_kept_of_each_token_and_an_early_end_are_those_of_the_blocks():
 
 
 def run_counted(needs):
-    """The `Hypotheses` of a search whose sentences need so many steps, and the number of steps."""
+    """The `Hypotheses` of a search whose sentences need these steps, and the number of steps."""
     needs = tf.constant(needs)
     size = tf.size(needs)
     skip, given = needs == 0, {"needs": needs}

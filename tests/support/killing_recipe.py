@@ -81,7 +81,7 @@ def die_on_call(owner, name, number, before=True, when=lambda *args: True):
 
 
 def die_after(batches, seconds):
-    """Kills the process so many seconds after the end of so many batches, whatever it does."""
+    """Kills the process `seconds` after the end of `batches` batches, whatever it does."""
     original, calls = Keeper.on_train_batch_end, itertools.count(1)
 
     def kill():

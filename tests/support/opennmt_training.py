@@ -59,7 +59,7 @@ def made(files, folder):
 
 
 def train(model, files, seconds):
-    """Trains for so many seconds; returns the number of steps, and the optimizer."""
+    """Trains for `seconds`; returns the number of steps, and the optimizer."""
     dataset = model.examples_inputter.make_training_dataset(
         *map(str, files), batch_size=BATCH_TOKENS, batch_type="tokens",
         shuffle_buffer_size=29_000, length_bucket_width=4,

@@ -29,7 +29,7 @@ class Tmpfs:
 
     @contextlib.contextmanager
     def room(self, size):
-        """In this context, at most so many bytes are free."""
+        """In this context, at most `size` bytes are free."""
         free = os.statvfs(self.seen)
         filler = self.seen / "filler"
         with filler.open("wb") as file:
@@ -42,7 +42,7 @@ class Tmpfs:
 
 @contextlib.contextmanager
 def mounted(path, size):
-    """A `Tmpfs` of so many bytes; None if mounting is not allowed."""
+    """A `Tmpfs` of `size` bytes; None if mounting is not allowed."""
     mount = 'mount -t tmpfs -o size="$2" none "$1" && echo mounted && exec cat >/dev/null'
     try:
         holder = subprocess.Popen(

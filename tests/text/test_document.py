@@ -68,7 +68,7 @@ def test_where_a_sentence_ends(text, expected):
 
 
 def test_a_date_is_one_sentence_as_it_is_written_in_any_language():
-    """(Except at a new line, of which there is none.)"""
+    """(Only a new line would split it; there is none.)"""
     written = sorted({pair.source for pair in dates.pairs("test", 1000)})
     found, _ = sentences(*written)
     assert found == [[date] for date in written]
