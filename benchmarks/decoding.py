@@ -10,7 +10,8 @@ take turns, and medians over the rounds are compared. Systems that are not insta
 are left out. For installation, and how to read the table, see benchmarks/README.md.
 
 `shallow` systems have twice the layers in the encoder and one in the decoder. `tfformer-smallest`
-is also in int8 and has a shortlist. For their cost in BLEU see docs/guide/export.md.
+is also in int8 and has a shortlist. For their cost in BLEU see docs/guide/export.md. `reading` does
+not search: it only reads the matrices as often as a search does, which is the floor in float32.
 
 The table goes to standard output, all measured times to the JSON file.
 
@@ -91,6 +92,7 @@ SYSTEMS = [
     System("marian", "marian"),
     System("keras_hub", "keras_hub", {"jit_compile": False}),
     System("keras_hub-xla", "keras_hub", {"jit_compile": True}),
+    System("reading", "reading"),
 ]
 PEERS = sorted({system.peer for system in SYSTEMS} - {"tfformer"})
 COMPARED = ("ctranslate2-float32", "opennmt")  # a column of ratios for each

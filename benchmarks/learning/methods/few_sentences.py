@@ -1,4 +1,4 @@
-"""`short.py` with one training pair in five, for methods that translate during training.
+"""`small.py` with one pair in five of the whole corpus, for methods that translate in training.
 
 A pair costs twenty-five times as much with them.
 
@@ -9,7 +9,7 @@ on the first 6,000 pairs lost 2.4 BLEU.
 import dataclasses
 import itertools
 
-from benchmarks.learning.methods import short
+from benchmarks.learning.methods import short, small
 
 ONE_OF = 5
 
@@ -19,4 +19,4 @@ def pairs(split, data, source_language, language, report=None):
     return itertools.islice(found, 0, None, ONE_OF) if split == "train" else found
 
 
-RECIPE = dataclasses.replace(short.RECIPE, pairs=pairs)
+RECIPE = dataclasses.replace(small.RECIPE, pairs=pairs)
