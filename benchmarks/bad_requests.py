@@ -23,7 +23,7 @@ from pathlib import Path
 from export.remote import transport
 from tfformer.terminal.command import Parser
 
-SECONDS = 300  # that a request may take: a document is as long as 64 of the longest sources
+SECONDS = 300  # The maximum time of a request: a document has the length of 64 maximum sources.
 OK, INVALID = ("OK", 200), ("INVALID_ARGUMENT", 400)
 BEAM_OPTIONS = {
     "beam_width": 4,

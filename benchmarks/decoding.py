@@ -31,7 +31,7 @@ from benchmarks.workers import Progress, Worker, WorkerError, take_turns
 from tfformer.terminal.command import Parser
 
 BEAM_WIDTH = 4
-FOREIGN = 0.1  # cores: from here on others disturb the measurement
+FOREIGN = 0.1  # cores; above, other processes disturb the measurement
 
 
 class System(NamedTuple):

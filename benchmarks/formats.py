@@ -74,7 +74,7 @@ def measured(family, format, shape):
     kind = FAMILIES[family]
     labels = {"num_labels": 3} if "num_labels" in kind.configuration.__dataclass_fields__ else {}
     model = kind.model(kind.configuration.preset("test", 97, **labels))
-    for weight in model.trainable_variables:  # some are zeros at first
+    for weight in model.trainable_variables:  # Some are initialised with zeros.
         weight.assign(keras.random.normal(weight.shape, stddev=0.3, seed=1))
     spec = keras.InputSpec(shape=shape, dtype="int32")
     specs, batches = spec, SHAPES[shape]
@@ -90,7 +90,7 @@ def measured(family, format, shape):
         try:
             model.export(path, format=format, input_signature=[specs], verbose=False)
             found = [tf.nest.flatten(read(path, inputs)) for inputs in batches]
-        except Exception as error:  # of any converter or runtime: it is the result
+        except Exception as error:  # Any error of a converter or runtime is a result.
             return f"{type(error).__name__}: {' '.join(str(error).split())[:60]}"
     pairs = zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True)
     return f"{max(float(np.abs(one - np.asarray(other)).max()) for one, other in pairs):.0e}"

@@ -26,7 +26,7 @@ from benchmarks import machine, work
 from tfformer.terminal.command import Parser
 
 ROWS = 64
-OPTIONS = {  # of the rows that are ours
+OPTIONS = {  # tfformer's rows
     "tfformer": {},
     "tfformer, GPT-2's choices": {"norm": "pre", "activation": "gelu", "positions": "learned"},
 }

@@ -28,7 +28,7 @@ from export.verification.graph import text_signature
 
 MODEL = "model"  # its name on the server
 TOLERANCE = 1e-4  # of a score
-PORTS = re.compile(r"gRPC at (\S+:\d+), REST at (\S+:\d+)")  # what it says when it listens
+PORTS = re.compile(r"gRPC at (\S+:\d+), REST at (\S+:\d+)")  # its message when it listens
 PATIENCE = 30  # seconds that a server has to end
 
 
@@ -196,8 +196,8 @@ def measure(server, texts, expected, clients, seconds, warm_up, rest=False):
         rest: whether to use REST instead of gRPC.
     """
     asking = [server.client(rest) for _ in range(clients)]
-    with contextlib.suppress(RequestError):  # the clients will meet it too, and count it
-        asking[0].predict({"text": texts[:1]})  # a model's first run takes seconds
+    with contextlib.suppress(RequestError):  # The clients get the same error and count it.
+        asking[0].predict({"text": texts[:1]})  # The first run of a model takes seconds.
     first = time.monotonic() + warm_up
     end, stop = first + seconds, threading.Event()
     with concurrent.futures.ThreadPoolExecutor(clients) as threads:

@@ -19,7 +19,7 @@ import tensorflow as tf
 import tfformer
 from tfformer.config import BOS, EOS, PAD
 
-LONGEST = 100  # tokens of a translation without its eos, as opennmt_original.py has it
+LONGEST = 100  # maximum number of tokens without eos, as in opennmt_original.py
 
 
 def main():

@@ -125,7 +125,7 @@ def _run(command, options):
 
 
 def read_texts(path=None):
-    """(texts, what they are): the lines of a file that are not blank, or dates without one.
+    """(texts, description): the lines of a file that are not blank, or dates if there is no file.
 
     Raises:
         OSError, ValueError: the file cannot be read, or has none.

@@ -105,7 +105,7 @@ def _run(command, options):
 def measure(vocabulary, text, options):
     """The rows of one vocabulary: a dict for each batch size.
 
-    `whole` and `shortlist` have the median milliseconds a sentence, the least and the greatest;
+    `whole` and `shortlist` have the median milliseconds a sentence, the minimum and the maximum;
     `sentence` and `request` are the mean numbers of candidates; `foreign` is the number of cores
     that other processes used meanwhile.
     """
@@ -197,7 +197,7 @@ def markdown(rows):
 
 
 def sentence(changes):
-    """What `compare` gives, in words."""
+    """The result of `compare` as a sentence."""
     bleu, held_out = changes["bleu"], changes["held_out"]
     return (
         f"{changes['run']} ({changes['vocabulary']:,} pieces): {changes['changed']} of "

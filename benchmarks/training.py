@@ -46,7 +46,7 @@ SYSTEMS = [
     ),
 ]
 PEERS = ("keras_hub", "opennmt", "torch")
-FOR_BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # without these it is computed by float32, and slower
+FOR_BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # Without them bfloat16 is emulated, which is slower.
 
 
 def parser():

@@ -63,7 +63,7 @@ def measure(service, lines, options):
     """{name: (perplexity, seconds)}, all of the same tokens.
 
     Raises:
-        ValueError: no text is so long.
+        ValueError: every text is too short.
     """
     import numpy as np
     import tensorflow as tf

@@ -18,16 +18,16 @@ SIZES = {  # num_layers: of the encoder and of the decoder each
     "test": {"num_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2, "vocabulary": 500},
 }
 EDGES = (8, 12, 16, 20, 24, 32, 56)  # lengths that a training batch is padded to
-SENTENCES = 256  # that are there to be decoded
-BESIDE = "beside-"  # begins the name of a checkout that is measured beside this one
+SENTENCES = 256  # for decoding
+BESIDE = "beside-"  # prefix of the names of other checkouts
 
 
 class Text(NamedTuple):
-    """Sentences, and where they are from.
+    """Sentences of a corpus.
 
     Attributes:
-        name: for the report.
-        sources, targets: what the vocabulary is learned from.
+        name: the name of the corpus in the report.
+        sources, targets: the texts for learning the vocabulary.
         decoded: the texts to decode, in this order.
     """
 
@@ -59,10 +59,10 @@ def name_beside(checkouts):
 
 
 def export_beside(checkout, directory, size, tokenizer, beam_width, steps):
-    """What `export` does, by the code of another checkout.
+    """Calls `export` of another checkout.
 
     Raises:
-        ValueError: that code fails.
+        ValueError: it fails.
     """
     job = {
         "model": tokenizer.source_model.hex(),
@@ -79,7 +79,7 @@ def export_beside(checkout, directory, size, tokenizer, beam_width, steps):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# By the names that every checkout has.
+# Uses only names that every checkout has.
 EXPORT = """
 import json, sys
 from pathlib import Path
@@ -92,9 +92,9 @@ print(json.dumps(work.export(Path(job["directory"]), tokenizer=tokenizer, **job[
 
 
 def require_at_least(command, options, **minimum):
-    """Ends the `Parser`'s command with a line unless every number of these options is as great.
+    """Ends the `Parser`'s command with an error if an option has a number below its minimum.
 
-    An option that is not given, None, may be.
+    Options left at None are accepted.
     """
     for name, bound in minimum.items():
         given = getattr(options, name)
@@ -103,8 +103,9 @@ def require_at_least(command, options, **minimum):
 
 
 def named(command, words, what):
-    """{name: directory} of words such as NAME=RUN, `what` they are in the error; ends the command
-    with a line unless all have names of their own."""
+    """Converts words such as NAME=RUN to {name: directory}.
+
+    Ends the command with an error that mentions `what` unless all names are different."""
     found = dict(word.partition("=")[::2] for word in words)
     if len(found) < len(words) or not all(name and path for name, path in found.items()):
         command.error(f"{what} must be different names, got {words}")
@@ -115,7 +116,7 @@ def read_text(folder=None):
     """The `Text` of a folder with Multi30K's files, or dates of the embedded corpus without one.
 
     Raises:
-        OSError, ValueError: the folder lacks a file, or the file enough sentences.
+        OSError, ValueError: a file is missing or has too few sentences.
     """
     if folder is None:
         from training import dates
@@ -137,16 +138,16 @@ def read_text(folder=None):
 
 
 def learn_vocabulary(text, size):
-    """A `Tokenizer` of exactly `size` ids for both sides, filled up if the text gives fewer."""
+    """A `Tokenizer` with exactly `size` ids for source and target, filled up if necessary."""
     from tfformer import Tokenizer
 
     return fill_up(Tokenizer.train(text.sources, text.targets, vocabulary_size=size), size)
 
 
 def fill_up(tokenizer, size):
-    """The same tokens in a larger vocabulary: `size` ids, the new ones pieces that no text has.
+    """The same tokens in a larger vocabulary of `size` ids; the new pieces occur in no text.
 
-    The cost of a step depends on the number of ids; the length of a source does not change.
+    So a step costs as much as with `size` ids, and the texts keep their lengths.
     """
     return type(tokenizer)(tokenizer.source.filled_up(size))
 
@@ -154,7 +155,7 @@ def fill_up(tokenizer, size):
 def make_batches(texts, tokenizer, batch_size):
     """The first texts in their order, as the batches of a worker's job.
 
-    As many as fill 2 batches, or 32 sentences if that is more; but at most 16 batches.
+    There are 2 to 16 batches, with at least 32 sentences if possible.
     """
     count = batch_size * min(16, max(2, 32 // batch_size))
     ids = tokenizer.encode_source(texts[:count]).to_list()
@@ -165,13 +166,14 @@ def make_batches(texts, tokenizer, batch_size):
 
 
 def make_training_batches(text, tokenizer, count, rows=64):
-    """Batches of `rows` pairs whose longer side has the same of `EDGES` to fit, in random order.
+    """Batches of `rows` pairs of similar length, in random order.
 
-    The mix of lengths is the corpus's: whole batches of every bucket are shuffled, and of these
-    the first `count` are taken. Pairs that are longer than the last edge are left out.
+    The pairs of a batch fit into the same length of `EDGES`. Lengths are distributed as in the
+    corpus: the full batches of all buckets are shuffled, and the first `count` are used. Pairs that
+    are longer than the last edge are left out.
 
     Raises:
-        ValueError: the text gives fewer.
+        ValueError: the text has too few pairs.
     """
     sides = [
         tokenizer.encode_source(text.sources).to_list(),
@@ -200,12 +202,12 @@ def export(directory, size, tokenizer, beam_width, steps, **options):
 
     Args:
         directory: must not exist.
-        size: of `SIZES`, without its vocabulary; perhaps with "changes", other fields of the
+        size: one of `SIZES` without its vocabulary. Optional "changes" are other fields of the
             configuration.
-        tokenizer: of the vocabulary.
-        beam_width: of `serving_default`.
-        steps: target tokens, eos counted.
-        options: others of the `Translator`.
+        tokenizer: has the vocabulary.
+        beam_width: the beam width of `serving_default`.
+        steps: the number of target tokens, including eos.
+        options: other options of the `Translator`.
 
     Returns:
         The `options` of a worker's job.
@@ -233,8 +235,8 @@ def export(directory, size, tokenizer, beam_width, steps, **options):
 
 
 def export_generator(directory, size, tokenizer, steps, **options):
-    """Writes a language model of random weights, whose `serving_default` writes exactly `steps`
-    tokens behind a prompt, the likeliest each time; see `export`."""
+    """Exports a language model with random weights, whose `serving_default` continues a prompt
+    greedily by exactly `steps` tokens. For the arguments see `export`."""
     from tfformer import LanguageModel, LanguageModelConfig, TextGenerator
 
     config = LanguageModelConfig(
@@ -264,11 +266,12 @@ def _saved(service, directory):
 
 
 def make_prompts(texts, tokenizer, batch_size, length):
-    """Batches of prompts, as `make_batches`: the first `length` tokens of texts, if writing and
-    reading them gives the same tokens.
+    """Batches of prompts, as in `make_batches`: the first `length` tokens of texts.
+
+    A prompt is used only if decoding and encoding it gives the same tokens.
 
     Raises:
-        ValueError: there are fewer than a batch.
+        ValueError: there are too few prompts for a batch.
     """
     import tensorflow as tf
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = {
-    "CUDA_VISIBLE_DEVICES": "-1",  # the processor is what is measured
+    "CUDA_VISIBLE_DEVICES": "-1",  # measurements are on the CPU
     "KERAS_BACKEND": "tensorflow",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 
 
 class WorkerError(Exception):
-    """A worker that did not start or did not answer, and why, in one line."""
+    """A worker did not start or did not answer. The message is the reason, in one line."""
 
 
 class Worker:
@@ -27,12 +27,12 @@ class Worker:
         peer: the module of `benchmarks.peers`.
         job: see `benchmarks.peers.protocol`.
         python: the interpreter. Default: this one.
-        environment: what its environment has besides. Default: nothing.
-        root: the checkout whose code it runs. Default: this one.
+        environment: additional environment variables. Default: none.
+        root: the checkout with its code. Default: this one.
 
     Attributes:
-        version, python: what it runs with.
-        process_id: its number.
+        version, python: the versions of the system and of its Python.
+        process_id: the id of the process.
 
     Raises:
         WorkerError: it cannot be started, lacks a package, or dies.
@@ -65,7 +65,7 @@ class Worker:
         return self._ask({"decode": name})
 
     def say(self, name):
-        """The translations of the batches of this name, by a worker that gives texts."""
+        """The translations of the batches of this name, if the worker can return texts."""
         return self._ask({"say": name})["texts"]
 
     def close(self):
@@ -81,7 +81,7 @@ class Worker:
         try:
             print(json.dumps(what), file=self._process.stdin, flush=True)
         except BrokenPipeError:
-            pass  # it has died: what there is to read tells why
+            pass  # It has ended; its last output has the reason.
         return self._read()
 
     def _read(self):
@@ -101,13 +101,13 @@ def take_turns(workers, names, rounds, progress):
     """Every worker decodes the batches of every name, once a round.
 
     Args:
-        workers: {label: Worker}; one that fails is closed and taken out.
-        names: of the batches.
-        rounds: how many count; one before them warms up.
-        progress: a `Progress` of as many steps as there are turns.
+        workers: {label: Worker}. A worker that fails is closed and removed.
+        names: the names of the batches.
+        rounds: the number of measured rounds, after one round of warm-up.
+        progress: a `Progress` with one step for each turn.
 
     Returns:
-        {(label, name): its answers, one a round} of the workers that are left.
+        {(label, name): the answers, one for each round} of the workers that did not fail.
     """
     answers = {(label, name): [] for label in workers for name in names}
     for number in range(rounds + 1):
@@ -128,9 +128,9 @@ def take_turns(workers, names, rounds, progress):
 
 
 class Progress:
-    """How far it is and how long it will take, on standard error.
+    """Shows progress and remaining time on standard error.
 
-    On a terminal the steps are one line that changes; elsewhere only what is said is written.
+    On a terminal, one line is updated. Otherwise only messages are written.
     """
 
     def __init__(self, steps):
@@ -138,7 +138,7 @@ class Progress:
         self.terminal = sys.stderr.isatty()
 
     def step(self, what):
-        """Shows what is done next."""
+        """Shows the next step."""
         if self.terminal:
             left = (time.monotonic() - self.started) / max(self.done, 1) * (self.steps - self.done)
             head = f"[{self.done}/{self.steps}, {left / 60:.0f} min left] " if self.done else ""
@@ -146,5 +146,5 @@ class Progress:
         self.done += 1
 
     def say(self, line):
-        """A line that stays."""
+        """Writes a message on its own line."""
         print(f"\r{line}\033[K" if self.terminal else line, file=sys.stderr, flush=True)

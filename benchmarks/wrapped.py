@@ -67,7 +67,7 @@ def _run(command, options):
 
 
 def train(folder, minutes):
-    """Trains a T5 on `dates` for so many minutes, and saves it as a preset."""
+    """Trains a T5 on `dates` for some minutes and saves it as a preset."""
     import keras
     from keras_nlp import models
 
@@ -113,7 +113,7 @@ def vocabulary(pairs):
 
 
 def both(model, texts):
-    """What `generate` writes greedily, and what the functions of an export do."""
+    """The greedy output of `generate`, and that of the exported functions."""
     from tfformer.service.keras_hub import KerasHubTranslator
 
     model.compile(sampler="greedy", jit_compile=False)

@@ -82,7 +82,7 @@ class Corpus:
 
 def _processes():
     """A process for each core. They ignore Ctrl-C; this process ends them."""
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what they inherit
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by the processes
     try:
         return multiprocessing.get_context("spawn").Pool(cores())
     finally:

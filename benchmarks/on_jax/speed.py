@@ -53,7 +53,8 @@ def parser():
 
 
 def flops(tokens, layers):
-    """The arithmetic of a step with so many source and target tokens: three forward passes."""
+    """The floating-point operations of a step with these source and target tokens: three forward
+    passes."""
     attention = 4 * WIDTH * WIDTH + 2 * LENGTH * WIDTH  # projections; scores and their mean
     feed_forward = 2 * WIDTH * INNER
     encoder, decoder = attention + feed_forward, 2 * attention + feed_forward

@@ -178,7 +178,7 @@ def work(options, ends, number, lock):
             lines = [json.dumps(found) + "\n" for found in train_group(*given)]
             with lock, open(options.out, "ab") as out:
                 out.write(gzip.compress("".join(lines).encode()))
-        except Exception:  # whatever it is, the other rows go on
+        except Exception:  # Any error of a row must not stop the other rows.
             say(traceback.format_exc())
 
 

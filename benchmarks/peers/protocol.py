@@ -64,7 +64,7 @@ class Peer(NamedTuple):
 def serve(load):
     """Runs a worker: `load(job)` returns its `Peer`, then it answers until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # Output of libraries goes to standard error.
 
     def answer(**fields):
         print(json.dumps(fields), file=answers, flush=True)

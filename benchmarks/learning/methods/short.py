@@ -32,11 +32,11 @@ RECIPE = dataclasses.replace(
     warmup_steps=300,
     learning_rate_scale=0.65,
     cooldown=0.4,
-    # What 5 epochs cannot learn by heart need not be kept from it.
+    # 5 epochs hardly overfit, so the recipe's 0.3 is not necessary.
     model_changes={**multi30k.RECIPE.model_changes, "dropout": 0.1},
     subword_sampling=0.0,
     weight_decay=0.1,
-    # 11 minutes where float32 takes 16.
+    # 11 minutes instead of 16 in float32.
     dtype="mixed_bfloat16",
     validate_every=5,
     average=1,
