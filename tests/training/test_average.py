@@ -42,7 +42,7 @@ def command(runs, out):
     return average.main([*map(str, runs), "--out", str(out)])
 
 
-def test_it_is_the_mean_of_the_weights_and_a_run(runs, tmp_path, capsys):
+def test_average_is_a_run_with_the_mean_weights(runs, tmp_path, capsys):
     assert command(runs, tmp_path / "new" / "mean") == 0
     assert capsys.readouterr().out == f"{tmp_path}/new/mean: the mean of 3 runs\n"
     each, found = [weights_of(one) for one in runs], weights_of(tmp_path / "new" / "mean")
@@ -86,14 +86,12 @@ def changed(directory, folder, edit):
         lambda model: model.pop("num_key_value_heads"),
     ],
 )
-def test_another_dropout_and_a_missing_field_of_an_older_version_do_not_matter(
-    runs, tmp_path, edit
-):
+def test_different_dropout_or_missing_older_field_is_accepted(runs, tmp_path, edit):
     other = changed(runs[0], tmp_path / "other", lambda config: edit(config["model"]))
     assert command([other, runs[1]], tmp_path / "mean") == 0
 
 
-def test_what_has_no_mean_is_refused_in_one_line_and_nothing_is_written(runs, tmp_path, capsys):
+def test_runs_that_cannot_be_averaged_are_refused_in_one_line(runs, tmp_path, capsys):
     wider = changed(runs[1], tmp_path / "wider", lambda c: c["model"].update(num_heads=1))
     family = changed(runs[1], tmp_path / "family", lambda c: c.update(family="recurrent"))
     words = tiny.save_run(

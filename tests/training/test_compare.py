@@ -61,7 +61,7 @@ def test_a_difference_by_chance_is_not_significant():
     assert compare.significance(better, references)["second"] < 0.01
 
 
-def test_texts_without_a_common_4_gram_differ_too():
+def test_texts_without_common_4_grams_can_differ_significantly():
     """Their BLEU is smoothed, in the table and in the resamples."""
     references = ["a red bird flies far away", "the old man walks home now"] * 30
     good = ["a red bird sings far away", "the old man runs home now"] * 30
@@ -70,7 +70,7 @@ def test_texts_without_a_common_4_gram_differ_too():
     assert found["bad"] < 0.01
 
 
-def test_systems_that_say_the_same_do_not_differ():
+def test_identical_outputs_have_p_value_1():
     references = ["red north blue", "south west", "north"] * 20
     said = ["red north", "south", "north"] * 20
     found = compare.significance({"first": [said], "second": [list(said)]}, references)
@@ -131,7 +131,7 @@ def seeds(runs, tmp_path):
     return make
 
 
-def test_seeds_are_averaged_and_nothing_else_is(seeds, runs, capsys):
+def test_only_runs_that_differ_in_seed_are_averaged(seeds, runs, capsys):
     # How it was computed does not make another sample.
     three = [
         seeds(f"s{n}", n, {"accumulate": n, "cores": n, "checkpoint_steps": 7 * n})
@@ -172,7 +172,7 @@ def test_seeds_are_averaged_and_nothing_else_is(seeds, runs, capsys):
     assert compare.seeds(others, {run.name: found[run.name] for run in others}) == {}
 
 
-def test_the_command(runs, pairs, tmp_path, capsys):
+def test_command_prints_scores_and_writes_json_and_curves(runs, pairs, tmp_path, capsys):
     source, target, out = tmp_path / "s", tmp_path / "t", tmp_path / "out"
     source.write_text("".join(f"{pair.source}\n" for pair in pairs))
     target.write_text("".join(f"{pair.target}\n" for pair in pairs))
@@ -201,7 +201,7 @@ def test_curves_of_different_validation_corpora_are_not_laid_over_each_other(see
     assert len(said) == 1 and "validation corpora" in said[0]
 
 
-def test_mistakes_are_one_line(runs, tmp_path, capsys):
+def test_mistakes_give_one_line_errors(runs, tmp_path, capsys):
     text = tmp_path / "text"
     text.write_text("a\n")
     files = ["--source", str(text), "--target", str(text)]

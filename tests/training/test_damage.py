@@ -33,7 +33,7 @@ def files(folder):
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 
-def test_what_was_prepared_is_whole(prepared):
+def test_undamaged_files_are_accepted_and_not_changed(prepared):
     before = {name: (prepared / name).read_bytes() for name in files(prepared)}
     require_undamaged(prepared)
     assert before == {name: (prepared / name).read_bytes() for name in files(prepared)}
@@ -42,7 +42,7 @@ def test_what_was_prepared_is_whole(prepared):
 
 @pytest.mark.parametrize("name", ["train/text.bin", "val/index.npy", "source.model"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "removed"])
-def test_a_file_that_changed_is_named(prepared, name, damage, capsys):
+def test_error_names_a_changed_or_missing_file(prepared, name, damage, capsys):
     path = prepared / name
     content = path.read_bytes()
     if damage == "removed":
@@ -56,7 +56,7 @@ def test_a_file_that_changed_is_named(prepared, name, damage, capsys):
 
 
 @pytest.mark.parametrize("name, key", [(SETTINGS, "seed"), (CORPUS, "origin")])
-def test_a_number_of_the_settings(prepared, name, key, capsys):
+def test_changed_settings_are_refused_by_their_checksum(prepared, name, key, capsys):
     """They have their own checksum, because resuming a run changes settings."""
     text = json.loads((prepared / name).read_text())
     (prepared / name).write_text(json.dumps({**text, key: 13}))
@@ -68,7 +68,7 @@ def test_a_number_of_the_settings(prepared, name, key, capsys):
         assert f"{prepared / CORPUS} is missing" in error
 
 
-def test_an_older_run_gets_what_it_lacks_and_its_texts_are_compared(prepared):
+def test_older_run_gets_missing_checksums_and_its_texts_are_checked(prepared):
     new = {name: (prepared / name).read_bytes() for name in files(prepared)}
     for name in (SETTINGS, CORPUS):
         value = read_json(prepared / name)

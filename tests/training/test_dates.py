@@ -56,7 +56,7 @@ def test_patterns_are_those_of_cldr():
         ("fi", "cccc d. MMMM y", "perjantai 4. heinäkuuta 2031"),
     ],
 )
-def test_known_texts(language, pattern, text):
+def test_known_texts_are_written_and_read(language, pattern, text):
     day = datetime.date(2031, 7, 4)
     assert pattern in patterns(language)
     assert write(day, pattern, language) == text
@@ -64,7 +64,7 @@ def test_known_texts(language, pattern, text):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_is_written_can_be_read(language):
+def test_written_dates_can_be_read(language):
     chance = random.Random(language)
     for pattern in patterns(language):
         for _ in range(25):
@@ -72,7 +72,7 @@ def test_what_is_written_can_be_read(language):
             assert day in readings(write(day, pattern, language))
 
 
-def test_a_text_of_two_meanings_has_two_readings():
+def test_ambiguous_date_has_two_readings():
     assert write(SECOND_OF_JANUARY, "M/d/y", "en") == "1/2/2003"
     assert write(FIRST_OF_FEBRUARY, "d/M/y", "es") == "1/2/2003"
     assert write(FIRST_OF_FEBRUARY, "dd/MM/y", "fr") == "01/02/2003"
@@ -90,11 +90,11 @@ def test_the_weekday_must_fit():
     ["", "2003", "1/2/03", "30/2/2003", "0/1/2003", "July 4, 2031 ", "on July 4, 2031",
      "july 4, 2031", "2003.13.32", "4 de julio of 2031", "July 4, 0000"],
 )  # fmt: skip
-def test_what_is_no_date_has_no_reading(text):
+def test_invalid_date_has_no_reading(text):
     assert readings(text) == set()
 
 
-def test_compatible_texts_read_alike():
+def test_unicode_compatible_texts_have_the_same_reading():
     day = datetime.date(2031, 7, 4)
     assert readings("２０３１年７月４日") == {day}
     assert readings("4\u00a0июля\u00a02031\u202fг.") == {day}
@@ -114,7 +114,7 @@ def test_every_day_is_in_exactly_one_split():
 # --- the pairs ---
 
 
-def test_pairs_are_true(sample):
+def test_each_source_is_read_only_as_its_target_date(sample):
     for source, target, _ in sample:
         assert readings(source) == {datetime.date.fromisoformat(target)}
 
@@ -130,7 +130,7 @@ def test_no_pair_comes_twice(sample):
     assert len({pair.source for pair in sample}) == len(sample)
 
 
-def test_fewer_pairs_are_the_first_of_more():
+def test_fewer_pairs_are_a_prefix_of_more():
     for split in SPLITS:
         assert list(pairs(split, 37)) == list(pairs(split, 101))[:37]
         assert list(pairs(split, 0)) == []

@@ -23,7 +23,7 @@ def say(model, texts):
     return [SAYS[model][text] for text in texts]
 
 
-def test_each_new_pair_is_there_once():
+def test_each_new_pair_is_added_once():
     found = diversify.diversify(PAIRS, ["one", "two"], ["back"], say)
     assert found == [*PAIRS, ("b", "z"), ("a", "w"), ("c", "v"), ("d", "y")]
 
@@ -46,7 +46,7 @@ def command(folder, run, *more):
     return diversify.main([*files, f"--out={folder}/out", "--forward", str(run), *more])
 
 
-def test_the_command_writes_what_the_run_says(run, corpus, tmp_path, monkeypatch, capsys):
+def test_command_writes_the_translations_of_the_run(run, corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(diversify, "CHUNK", 5)
     assert command(tmp_path, run, "--backward", str(run)) == 0
     translator = load_translator(run)
@@ -64,7 +64,7 @@ def test_the_command_writes_what_the_run_says(run, corpus, tmp_path, monkeypatch
     assert f"{len(expected)} pairs, made from 13" in capsys.readouterr().out
 
 
-def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, loaded_once):
+def test_interrupted_translation_resumes(run, corpus, tmp_path, monkeypatch, loaded_once):
     """Killed in the middle of a line, after five written lines."""
     lines = 5
     monkeypatch.setattr(diversify, "CHUNK", lines)
@@ -100,7 +100,7 @@ def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, loaded_onc
     assert asked == corpus[1]
 
 
-def test_a_mistake_is_one_line(run, corpus, tmp_path, capsys):
+def test_a_mistake_gives_one_line_error(run, corpus, tmp_path, capsys):
     (tmp_path / "train.fr").write_text("one line\n")
     (tmp_path / "blank.de").write_text(" \n" * 13)
     files = [f"--source={tmp_path}/train.en", f"--out={tmp_path}/out"]
@@ -124,7 +124,7 @@ def changed(run, folder, **fields):
     return copy
 
 
-def test_a_model_that_translates_nothing_is_refused(run, tmp_path):
+def test_run_of_another_family_is_refused(run, tmp_path):
     other = changed(run, tmp_path, family="language-model")
     with pytest.raises(RunError, match="language-model"):
         diversify.translated(other, ["a"], tmp_path, 7)
@@ -152,7 +152,7 @@ def test_a_file_of_another_number_of_lines_is_refused(run, tmp_path):
         diversify.translated(run, ["a", "b"], tmp_path, 7)
 
 
-def test_the_corpus_is_never_written_over(run, corpus, tmp_path, capsys):
+def test_output_into_the_corpus_folder_is_refused(run, corpus, tmp_path, capsys):
     out = tmp_path / "out"
     out.mkdir()
     for side, name in (("source", "train.en"), ("target", "train.de")):
@@ -164,7 +164,7 @@ def test_the_corpus_is_never_written_over(run, corpus, tmp_path, capsys):
     assert (out / "source.txt").read_bytes() == before
 
 
-def test_two_at_once_are_kept_apart(run, corpus, tmp_path, capsys):
+def test_concurrent_use_of_the_output_folder_is_refused(run, corpus, tmp_path, capsys):
     with alone(tmp_path / "out", "use"):
         assert command(tmp_path, run) == 1
     assert "is in use already" in capsys.readouterr().err

@@ -58,7 +58,7 @@ def test_scores_are_printed_and_written(run, test_set, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_run_and_its_card_have_each_test_set_once(run, test_set, tmp_path):
+def test_latest_score_is_kept_per_test_set_and_search(run, test_set, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("scores.json"))
     other = tmp_path / "other.tsv"
     other.write_text("".join(f"{text}\t{text}\n" for text in TEXTS[:7]))
@@ -105,7 +105,7 @@ def test_the_run_and_its_card_have_each_test_set_once(run, test_set, tmp_path):
     assert read_scores(copy) == []
 
 
-def test_scores_elsewhere_leave_a_read_only_run_as_it_is(run, test_set, tmp_path, monkeypatch):
+def test_evaluating_a_read_only_run_does_not_change_it(run, test_set, tmp_path, monkeypatch):
     copy = shutil.copytree(run, tmp_path / "run")
     before = {path.name for path in copy.iterdir()}
     monkeypatch.setattr(os, "access", lambda path, mode: path != copy)
@@ -126,7 +126,7 @@ def test_scores_are_printed_even_if_they_cannot_be_kept(run, test_set, tmp_path,
     assert "BLEU" in captured.out and "error" in captured.err
 
 
-def test_a_damaged_file_of_the_card_costs_no_scores(run, test_set, tmp_path, capsys):
+def test_scores_are_written_even_if_the_card_cannot_be(run, test_set, tmp_path, capsys):
     copy = shutil.copytree(run, tmp_path / "copy")
     (copy / "sessions.json").write_text('[{"of": "another version"}]')
     assert evaluate.main([str(copy), "--source", str(test_set), "--greedy"]) == 0
@@ -142,7 +142,7 @@ def test_the_language_is_that_of_the_run(run, test_set, tmp_path):
     assert "bleu_multi30k" in json.loads((copy / "evaluation.json").read_text())
 
 
-def test_groups_are_no_markup(run, tmp_path, capsys):
+def test_group_names_are_not_parsed_as_markup(run, tmp_path, capsys):
     path = tmp_path / "groups.tsv"
     path.write_text("word 1\tdrow\t[news]\nword 2\tdrow\t[/b]\n")
     assert evaluate.main([str(run), "--source", str(path), "--greedy"]) == 0
@@ -162,7 +162,7 @@ def test_a_third_column_of_many_values_is_no_group(run, tmp_path, capsys):
     assert scores["groups_left_out"] == 101
 
 
-def test_exact_match_counts_what_is_equal_to_the_letter():
+def test_exact_match_counts_only_identical_texts():
     assert evaluate.exact_match(["a", "b", "c ", "d"], ["a", "B", "c", "d"]) == 50
 
 
@@ -179,7 +179,7 @@ def test_exact_match_counts_what_is_equal_to_the_letter():
         (["{run}", "--source", "{test_set}", "--beam-width", "0"], 2),
     ],
 )
-def test_bad_arguments_are_one_line(arguments, code, run, test_set, tmp_path, capsys):
+def test_bad_arguments_give_one_line_error(arguments, code, run, test_set, tmp_path, capsys):
     places = {"run": run, "tmp": tmp_path, "test_set": test_set}
     try:
         found = evaluate.main([argument.format(**places) for argument in arguments])
@@ -196,7 +196,7 @@ def feed(monkeypatch, content, tmp_path):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(open(path, "rb")))
 
 
-def test_translate_gives_a_line_for_a_line(run, tmp_path, monkeypatch, capsys):
+def test_translate_writes_one_line_per_input_line(run, tmp_path, monkeypatch, capsys):
     feed(monkeypatch, b"word 1\r\n\n\xff bad\nlast without an end", tmp_path)
     picture = tmp_path / "attention.png"
     assert translate.main([str(run), "--picture", str(picture)]) == 0

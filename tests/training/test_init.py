@@ -53,7 +53,7 @@ def old(request):
     return Tokenizer.train(texts, vocabulary_size=290, kind=request.param)
 
 
-def test_old_pieces_keep_their_ids_and_new_characters_are_pieces(old):
+def test_extending_keeps_old_ids_and_adds_new_characters(old):
     new = old.extended(["☃ by the ☂ lake ☃"] * 5, ["zauberhaft zauberhaft"] * 5, 11)
     size = old.source_vocabulary_size
     assert size < new.source_vocabulary_size <= size + 11
@@ -69,13 +69,13 @@ def test_old_pieces_keep_their_ids_and_new_characters_are_pieces(old):
     assert old.extended(["☃"], ["☃"], 0).source_model == old.source_model
 
 
-def test_a_text_that_has_nothing_new_is_written_as_before(old):
+def test_extending_does_not_change_the_ids_of_old_texts(old):
     new = old.extended(["☃☂"] * 9, ["☂"], 2)
     texts = tf.constant(["a house by the lake", "eight"])
     assert old.encode_source(texts).to_list() == new.encode_source(texts).to_list()
 
 
-def test_two_vocabularies_are_extended_each(old):
+def test_both_vocabularies_are_extended_separately(old):
     other = Tokenizer.train(["eins zwei drei"] * 20, vocabulary_size=280)
     both = Tokenizer(old.source_model, other.source_model).extended(["☃"] * 3, ["☂"] * 3, 1)
     added = (
@@ -85,7 +85,7 @@ def test_two_vocabularies_are_extended_each(old):
     assert [piece.numpy().decode() for piece in added] == ["☃", "☂"]
 
 
-def test_what_a_new_piece_was_made_of(old):
+def test_made_of_returns_the_old_ids_of_a_new_piece(old):
     new = old.extended(["☃"] * 3, ["☃"] * 3, 1)
     [ids] = new.made_of(old, "target")
     assert [number - 4 for number in ids] == list("☃".encode())
@@ -105,7 +105,7 @@ def test_it_begins_with_the_weights_of_the_run(first, tmp_path):
     assert training.setup.tokenizer.sha256 == run.load_tokenizer(first).sha256
 
 
-def test_new_pieces_begin_as_the_mean_of_what_they_were(first, tmp_path):
+def test_new_pieces_begin_with_the_mean_of_their_old_pieces(first, tmp_path):
     recipe = dataclasses.replace(RECIPE, pairs=snowy, new_pieces=5)
     training = Training(tmp_path / "second", recipe, runs=Runs(init=first))
     old, tokenizer = run.load_tokenizer(first), training.setup.tokenizer
@@ -145,7 +145,7 @@ def test_frozen_parts_do_not_learn_and_the_others_do(first, tmp_path, freeze):
     assert same == {name for name in before if name.startswith(frozen)}
 
 
-def test_it_goes_on_without_the_run_that_it_began_with(first, tmp_path):
+def test_training_resumes_after_the_init_run_is_deleted(first, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(first, copy)
     recipe = dataclasses.replace(RECIPE, pairs=snowy, new_pieces=3, epochs=1)
@@ -157,7 +157,7 @@ def test_it_goes_on_without_the_run_that_it_began_with(first, tmp_path):
     assert len(training.run()) == 2
 
 
-def test_dropout_may_be_another_and_sizes_may_not(first, tmp_path):
+def test_init_run_decides_sizes_but_not_dropout(first, tmp_path):
     changes = {"dropout": 0.47, "num_encoder_layers": 3}
     recipe = dataclasses.replace(RECIPE, model_changes=changes)
     for _ in range(2):  # begun, then resumed
@@ -178,7 +178,7 @@ def files(folder):
     return ["--source", paths[0], "--target", paths[1]]
 
 
-def test_mistakes_are_one_line(first, tmp_path, capsys):
+def test_mistakes_give_one_line_errors(first, tmp_path, capsys):
     base = [*files(tmp_path), "--run", str(tmp_path / "second")]
     for arguments, code, message in (
         (["--new-pieces", "3"], 2, "--new-pieces needs --init"),
@@ -199,7 +199,9 @@ def test_mistakes_are_one_line(first, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("fields", [{}, {"width": 3}])
-def test_a_run_with_a_damaged_configuration_is_named_in_one_line(first, tmp_path, capsys, fields):
+def test_damaged_configuration_of_the_init_run_gives_one_line_error(
+    first, tmp_path, capsys, fields
+):
     damaged = tmp_path / "damaged"
     shutil.copytree(first, damaged)
     config = run.read_config(damaged) | {"model": fields}

@@ -79,7 +79,7 @@ def test_repetitions_are_counted_whatever_their_case_and_spaces(tokenizer, lette
     assert found.counts["other translation of a source"] == 1
 
 
-def test_overlap_with_other_corpora(tokenizer, letters):
+def test_overlap_with_other_corpora_is_counted(tokenizer, letters):
     others = {
         "val": [CLEAN[5], Pair(CLEAN[6].source, "anders"), Pair("new", "neu")],
         "test": iter([Pair("new", "neu")]),
@@ -106,7 +106,7 @@ def test_lengths_and_padding_are_those_of_the_batches(tokenizer, letters):
     assert f"{100 * (padded - real) / padded:.0f} % of a batch" in " ".join(suggestions(found))
 
 
-def test_single_bytes_are_counted(tokenizer, letters):
+def test_byte_pieces_are_counted(tokenizer, letters):
     strange = [Pair("the lake", "☃" * 7)] * 3
     found = inspect([*CLEAN, *strange], tokenizer, letters)
     assert found.bytes.tolist() == [0, 3 * 7 * 3]
@@ -122,7 +122,7 @@ def test_single_bytes_are_counted(tokenizer, letters):
         ("100 % sure, 50%ige Loesung, 3 {a b}, %%s, 1,234.5", []),
     ],
 )
-def test_placeholders(text, found):
+def test_placeholders_are_found(text, found):
     assert placeholders(text) == found
 
 
@@ -141,7 +141,7 @@ def write(folder, name, corpus):
     return [str(path) for path in paths]
 
 
-def test_the_command_writes_what_it_found(tmp_path, capsys):
+def test_command_writes_its_findings(tmp_path, capsys):
     faulty = [pair for reason, pair in FAULTY.items() if reason != "blank"]
     train = write(tmp_path, "train", [*CLEAN, *faulty])
     val = write(tmp_path, "val", CLEAN[:5])
@@ -213,7 +213,7 @@ def test_the_clean_corpus_has_the_pairs_without_a_fault(tmp_path, capsys, monkey
         ("repetitions", CLEAN[3]),
     ],
 )
-def test_keep_switches_one_kind_off(tmp_path, kind, pair):
+def test_keep_option_disables_one_filter(tmp_path, kind, pair):
     """The clean corpus stays a gzip file; the folder may exist if it is empty."""
     train = tmp_path / "train.tsv.gz"
     text = "".join(f"{source}\t{target}\n" for source, target, *_ in [*CLEAN, pair])
@@ -229,7 +229,7 @@ def test_keep_switches_one_kind_off(tmp_path, kind, pair):
         assert (folder / "train.tsv.gz").read_bytes().startswith(b"\x1f\x8b")
 
 
-def test_the_group_of_a_tsv_stays_and_its_header_does_not(tmp_path):
+def test_clean_tsv_keeps_groups_and_drops_the_header(tmp_path):
     train = tmp_path / "train.tsv"
     rows = [f"{pair.target}\t{pair.source}\tnews" for pair in CLEAN]
     train.write_text("\n".join(["target\tsource\tdomain", *rows]))
@@ -264,7 +264,7 @@ def test_a_clean_corpus_that_cannot_be_written_is_refused_in_one_line(tmp_path, 
     assert "--keep needs --clean" in capsys.readouterr().err
 
 
-def test_what_cannot_be_compared_is_refused_at_once(tmp_path, capsys):
+def test_empty_validation_file_or_pipe_is_refused(tmp_path, capsys):
     source, target = write(tmp_path, "train", CLEAN)
     empty = tmp_path / "empty.tsv"
     empty.write_text("")
@@ -275,7 +275,7 @@ def test_what_cannot_be_compared_is_refused_at_once(tmp_path, capsys):
     assert "pipe must be a regular file" in capsys.readouterr().err
 
 
-def test_mistakes_are_one_line(tmp_path, capsys):
+def test_mistakes_give_one_line_errors(tmp_path, capsys):
     train = write(tmp_path, "train", CLEAN)
     (tmp_path / "short").write_text("a\n")
     (tmp_path / "empty").write_text("")

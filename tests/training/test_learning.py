@@ -28,7 +28,7 @@ def test_dates_are_learned(tmp_path):
 
 
 @pytest.mark.nightly
-def test_names_that_nobody_has_seen_are_copied(tmp_path):
+def test_unseen_names_are_copied(tmp_path):
     """The recipe in fewer steps: two epochs of Muon instead of eight of Adam."""
     run = str(tmp_path / "run")
     few = ["--optimizer", "muon", "--weight-decay", "0.5", "--warmup-steps", "200", "--epochs", "2"]

@@ -87,7 +87,7 @@ def test_fetch_unpacks_every_file(home, tmp_path, encoding):
     assert home.requests == ["train.en.gz", "train.de.gz"]
 
 
-def test_what_is_there_is_not_fetched_again(home, tmp_path):
+def test_existing_files_are_not_fetched_again(home, tmp_path):
     (tmp_path / "train.de").write_bytes(TEXTS["train.de"])
     assert fetch(tmp_path, home.url + "/", checksums=CHECKSUMS) == [tmp_path / "train.en"]
     assert fetch(tmp_path, home.url, checksums=CHECKSUMS) == []
@@ -132,7 +132,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("reason", FAILURES)
-def test_a_failed_download_says_what_to_do_and_can_go_on(home, tmp_path, reason):
+def test_failed_download_gives_instructions_and_can_be_resumed(home, tmp_path, reason):
     good, failure = dict(home.files), FAILURES[reason]
     home.files["train.de.gz"] = failure.get("files", PACKED)
     home.cut = {"train.de.gz"} if "cut" in failure else set()
@@ -148,7 +148,7 @@ def test_a_failed_download_says_what_to_do_and_can_go_on(home, tmp_path, reason)
     assert contents(tmp_path) == TEXTS
 
 
-def test_without_a_network_all_names_are_listed(tmp_path, monkeypatch):
+def test_without_a_network_the_error_lists_all_files(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.socket() as taken:  # bound, but it does not listen
         taken.bind(("127.0.0.1", 0))
@@ -160,7 +160,7 @@ def test_without_a_network_all_names_are_listed(tmp_path, monkeypatch):
     assert contents(tmp_path) == {}
 
 
-def test_a_folder_that_cannot_be_written_is_named(home, tmp_path, monkeypatch):
+def test_error_names_an_unwritable_folder(home, tmp_path, monkeypatch):
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(CorpusError, match=f"cannot write to {file}: "):
@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_written_is_named(home, tmp_path, monkeypatch):
     assert contents(folder) == {}
 
 
-def test_paths_are_source_and_target_of_the_right_content(two_lines, tmp_path):
+def test_paths_returns_only_verified_source_and_target(two_lines, tmp_path):
     with pytest.raises(CorpusError, match="train.en is missing: download it with `tfformer "):
         paths(tmp_path, "train")
     for name, text in TEXTS.items():

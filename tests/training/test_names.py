@@ -55,7 +55,7 @@ def test_every_letter_of_val_and_test_can_be_learned_in_train(corpus):
         assert set("".join(names_of(corpus[split])).lower()) <= seen
 
 
-def test_an_answer_is_what_the_dialogue_makes_of_the_names(corpus):
+def test_answers_are_filled_from_the_dialogue_template(corpus):
     for pair in corpus["test"]:
         number, known = read(pair.source)
         _, answer, kind = DIALOGUES[number]
@@ -64,7 +64,7 @@ def test_an_answer_is_what_the_dialogue_makes_of_the_names(corpus):
         assert (pair.target, pair.kind) == (answer, kind)
 
 
-def test_fewer_pairs_are_the_first_of_more_and_seeds_differ(corpus):
+def test_fewer_pairs_are_a_prefix_of_more_and_seeds_differ(corpus):
     assert list(pairs("val", 37)) == corpus["val"][:37]
     assert list(pairs("val", 0)) == []
     assert list(pairs("val", 20, seed=1)) != corpus["val"][:20]

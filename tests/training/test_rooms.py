@@ -24,7 +24,7 @@ def carried(story):
     return [one.start() / len(story.text) for one in found], [one[one.lastindex] for one in found]
 
 
-def test_the_room_is_that_of_the_last_time(corpus):
+def test_label_is_the_last_room_of_the_key(corpus):
     for story in corpus["train"]:
         _, found = carried(story)
         assert 1 <= len(found) <= 4 and len(set(found)) == len(found)
@@ -32,7 +32,7 @@ def test_the_room_is_that_of_the_last_time(corpus):
         assert 32 <= story.text.count(".") <= 48
 
 
-def test_the_whole_story_must_be_read(corpus):
+def test_last_move_of_the_key_is_anywhere_in_the_story(corpus):
     stories = [carried(story) for story in corpus["train"]]
     ends = [places[-1] for places, _ in stories]
     # In each fifth of the story the key is put down for the last time, mostly not in the first
@@ -45,7 +45,7 @@ def test_the_whole_story_must_be_read(corpus):
     assert 0 < min(counts) and max(counts) < 2 * 300 / len(rooms.ROOMS)
 
 
-def test_no_story_is_in_two_splits_and_a_seed_gives_its_own(corpus):
+def test_no_story_is_in_two_splits_and_seeds_differ(corpus):
     texts = {split: {story.text for story in stories} for split, stories in corpus.items()}
     for split in SPLITS:
         assert len(texts[split]) == 300

@@ -54,7 +54,7 @@ def probabilities(tokens, iterations):
     return {(int(source), int(target)): t for source, target, t in found}
 
 
-def test_two_sentences_by_hand():
+def test_ibm_model_1_of_two_sentences_by_hand():
     tokens = tokens_of(([5], [7]), ([5, 6], [7, 8]))
     # 0 is the null word. First each token is shared equally: 7 of the first pair by two, those of
     # the second by three.
@@ -87,7 +87,7 @@ def plainly(tokens, iterations):
     return t, likelihoods
 
 
-def test_it_is_the_plain_algorithm_whatever_the_chunks(rng, monkeypatch):
+def test_probabilities_equal_the_plain_algorithm_for_every_chunk_size(rng, monkeypatch):
     def sentence(minimum):
         return rng.integers(4, 23, rng.integers(minimum, 9))  # some pieces twice
 
@@ -104,7 +104,7 @@ def test_it_is_the_plain_algorithm_whatever_the_chunks(rng, monkeypatch):
     np.testing.assert_allclose(sums[np.unique(source)], 1, rtol=1e-12)
 
 
-def test_nothing_gives_nothing():
+def test_empty_corpus_gives_no_probabilities():
     for tokens in (Tokens([], []), tokens_of(([], [])), tokens_of(([5], []))):
         assert [part.size for part in translation_probabilities(tokens)] == [0, 0, 0]
 
@@ -124,7 +124,7 @@ def test_tokens_are_those_of_the_tokenizer_without_eos(tokenizer, monkeypatch):
         assert [[*own.tolist(), 3] for own in ids] == expected
 
 
-def test_a_piece_has_its_likeliest_translations_in_order(tokenizer):
+def test_candidates_are_the_most_likely_translations_in_order(tokenizer):
     tokens = tokenise(pairs(3, 200), tokenizer)
     shortlist = learn(tokens, tokenizer, candidates=5, frequent=1)
     t = probabilities(tokens, learning.ITERATIONS)
@@ -149,7 +149,7 @@ def test_a_piece_has_its_likeliest_translations_in_order(tokenizer):
     assert full > 3
 
 
-def test_every_sentence_may_have_bytes_and_what_is_frequent(tokenizer):
+def test_special_byte_and_frequent_pieces_are_always_candidates(tokenizer):
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.target_model)
@@ -211,7 +211,7 @@ def learned(run, corpus, tmp_path_factory):
     return path
 
 
-def test_the_command_writes_what_it_has_learned(run, corpus, learned, tmp_path, capsys):
+def test_command_writes_the_learned_shortlist(run, corpus, learned, tmp_path, capsys):
     again = tmp_path / "again.npz"
     options = ["--candidates", "4", "--frequent", "3", "--out", str(again)]
     assert learning.main([str(run), *corpus, *options]) == 0
@@ -229,7 +229,7 @@ def test_the_command_writes_what_it_has_learned(run, corpus, learned, tmp_path, 
 
 
 @pytest.mark.slow
-def test_exported_with_it_the_server_answers_as_in_process(run, learned, tmp_path, monkeypatch):
+def test_export_with_a_shortlist_answers_as_in_process(run, learned, tmp_path, monkeypatch):
     # Text or ids, whose search it narrows; with fewer signatures, verification is faster.
     signatures = (serving_default, beam_search_ids)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
@@ -256,7 +256,7 @@ def test_exported_with_it_the_server_answers_as_in_process(run, learned, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_plain_search_would_see_other_candidates(run, learned):
+def test_verification_fails_with_another_shortlist(run, learned):
     shortlist = Shortlist.load(learned)
     translator = tfformer.load_translator(run, shortlist=shortlist)
     requests = sample_requests(translator)
@@ -295,7 +295,7 @@ def test_the_plain_search_would_see_other_candidates(run, learned):
         (["{run}", "--source", "x", "--out", "x", "--frequent", "10001"], 2, "got 10001"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_nothing_is_written(
+def test_mistakes_give_one_line_error_and_write_nothing(
     arguments, code, message, run, corpus, tmp_path, capsys
 ):
     (tmp_path / "short").write_text("house\n")

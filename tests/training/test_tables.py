@@ -47,7 +47,7 @@ def prepared(model, table, tmp_path_factory):
     return folder / "run", folder / "prepared"
 
 
-def test_both_sides_are_prepared_each_in_its_file(prepared, table):
+def test_source_and_target_vocabularies_are_written_to_own_files(prepared, table):
     _, folder = prepared
     names = {path.name for path in folder.iterdir()}
     assert {"source.model", "target.pieces"} <= names
@@ -55,7 +55,7 @@ def test_both_sides_are_prepared_each_in_its_file(prepared, table):
     assert read_tokenizer(folder).pieces("target") == [*table.pieces, "A"]
 
 
-def test_a_new_word_begins_as_what_was_unknown(prepared, table):
+def test_new_word_begins_with_the_embedding_of_unk(prepared, table):
     directory, folder = prepared
     before, after = run.model_weights(run.load_model(directory)), read_arrays(folder / "init.npz")
     name = "target_embedding/embeddings"
@@ -63,7 +63,7 @@ def test_a_new_word_begins_as_what_was_unknown(prepared, table):
     np.testing.assert_array_equal(after[name][table.size :], before[name][[1]])
 
 
-def test_a_side_without_its_file_is_refused(model, table, tmp_path):
+def test_missing_or_damaged_vocabulary_file_is_refused(model, table, tmp_path):
     (tmp_path / "source.model").write_bytes(model.content)
     with pytest.raises(RunError, match="is damaged: there is no file of the target's vocabulary"):
         read_tokenizer(tmp_path)
@@ -74,7 +74,7 @@ def test_a_side_without_its_file_is_refused(model, table, tmp_path):
     assert read_tokenizer(tmp_path).sha256 == Tokenizer(model, table).sha256
 
 
-def test_the_side_that_is_a_model_is_sampled(model, table):
+def test_only_the_sentencepiece_vocabulary_is_sampled(model, table):
     tokenizer = Tokenizer(model, table)
     noise, texts = Noise(tokenizer, subword_sampling=0.3), tf.constant(TEXTS)
     alone, seed = Noise(Tokenizer(model), subword_sampling=0.3), tf.constant([3, 5], tf.int64)
@@ -85,12 +85,12 @@ def test_the_side_that_is_a_model_is_sampled(model, table):
     assert noise.encode_target(texts, 99, seed, 0).to_list() == usual
 
 
-def test_two_tables_are_not_sampled(table):
+def test_subword_sampling_is_refused_for_word_tables(table):
     with pytest.raises(ValueError, match="subword_sampling must be 0 .* got 0.3"):
         Noise(Tokenizer(table), subword_sampling=0.3)
 
 
-def test_a_shortlist_copies_the_same_words(table):
+def test_shortlist_maps_equal_words_of_two_tables(table):
     source = learn_table([TEXTS], 9)
     same, special = _same_pieces(Tokenizer(source, table))
     assert source.pieces[4:] == ["verb", "noun", "zz"]
@@ -106,7 +106,7 @@ def test_a_shortlist_copies_the_same_words(table):
         (["source.pieces", "target.pieces"], "a table, 9 and 7 pieces"),
     ],
 )
-def test_the_card_says_what_the_vocabulary_is(files, words):
+def test_card_describes_the_vocabulary(files, words):
     fields = {"source_vocabulary_size": 9, "target_vocabulary_size": 7, "d_model": 8}
     fields |= {"num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
     config = {"model": fields, "sha256": dict.fromkeys(files, "")}

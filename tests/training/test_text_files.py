@@ -22,7 +22,7 @@ def prepared_by(arguments):
     return folder
 
 
-def test_a_mistyped_file_is_said_before_any_work(files, capsys, tmp_path):
+def test_missing_file_is_refused_before_any_work(files, capsys, tmp_path):
     arguments = files()
     arguments += ["--val-source", arguments[1], "--val-target", str(tmp_path / "val.typo")]
     error = fails(arguments, capsys, 1)
@@ -30,7 +30,7 @@ def test_a_mistyped_file_is_said_before_any_work(files, capsys, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_several_files_are_one_after_the_other(tmp_path, capsys):
+def test_several_files_are_concatenated(tmp_path, capsys):
     lines = [f"{word} {n}\n" for n in range(7) for word in ("ab", "cd", "ef")]
     text = {"a": lines[:8], "b": lines[8:], "whole": lines, "val": lines[:5]}
     for name, content in text.items():
@@ -54,12 +54,12 @@ def test_several_files_are_one_after_the_other(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n \n", b"\xef\xbb\xbf"])
-def test_nothing_to_learn_from(files, capsys, content, tmp_path):
+def test_empty_files_are_refused(files, capsys, content, tmp_path):
     fails(files(source=content, target=content), capsys, 1)
     assert not (tmp_path / "run" / "prepared").exists()
 
 
-def test_what_is_no_utf8_is_counted(files, tmp_path):
+def test_invalid_utf8_is_counted(files, tmp_path):
     bad = "für \n".encode("latin-1") * 3
     arguments = files(source=b"a b c\n" * 7 + bad, target=b"c b a\n" * 10)
     for side in ("source", "target"):
@@ -71,7 +71,7 @@ def test_what_is_no_utf8_is_counted(files, tmp_path):
     assert facts["train"]["invalid_utf8"] == facts["val"]["invalid_utf8"] == 3
 
 
-def test_a_pipe_cannot_be_read_again(files, tmp_path, capsys):
+def test_pipe_is_refused(files, tmp_path, capsys):
     arguments = files()
     os.mkfifo(tmp_path / "pipe")
     arguments[3] = str(tmp_path / "pipe")
@@ -79,13 +79,13 @@ def test_a_pipe_cannot_be_read_again(files, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_corpus_of_which_nothing_is_held_out(files, capsys, tmp_path):
+def test_corpus_without_held_out_pairs_is_refused(files, capsys, tmp_path):
     text = next(f"text {n}\n" for n in range(99) if not own_files.held_out(Pair(f"text {n}", "")))
     assert "could be held out" in fails(files(text.encode(), text.encode()), capsys, 1)
     assert not (tmp_path / "run").exists()
 
 
-def test_blank_and_repeated_sources_take_no_place_in_validation(tmp_path):
+def test_validation_excludes_blank_and_repeated_sources(tmp_path):
     path = tmp_path / "pairs.tsv"
     chosen = next(s for n in range(99) if own_files.held_out(Pair(s := f"often {n}", "")))
     lines = ["\tno source\n"] * 1500 + [f"{chosen}\ttarget {n}\n" for n in range(1500)]
@@ -96,7 +96,7 @@ def test_blank_and_repeated_sources_take_no_place_in_validation(tmp_path):
     assert pairs[0] == Pair(chosen, "target 0")
 
 
-def test_held_out_sources_are_on_one_side_alone(tmp_path):
+def test_held_out_sources_are_not_in_training(tmp_path):
     path = tmp_path / "pairs.tsv"
     lines = [f"source {n % 23_003}\ttarget {n}\n" for n in range(40_000)]
     path.write_text("".join(lines))
@@ -121,13 +121,13 @@ def test_held_out_sources_are_on_one_side_alone(tmp_path):
         (["multi30k", "--data", "folder", "--language", "xx"], "language must be one of"),
     ],
 )
-def test_files_that_do_not_go_together(options, named, tmp_path, capsys):
+def test_incompatible_file_options_are_refused(options, named, tmp_path, capsys):
     assert named in fails([*options, "--run", str(tmp_path / "run")], capsys, 2)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
-def test_awkward_text_trains(files, tmp_path, capsys):
+def test_training_runs_on_awkward_text(files, tmp_path, capsys):
     """CRLF, BOM, invalid UTF-8, NUL, blank lines and a line of 1 MB among valid ones."""
     awkward = b"\xef\xbb\xbfone two\r\n\xff\xfe bad\na\x00b\n\n" + b"x" * 1_000_000 + b"\n"
     good = b"".join(b"word %d and more\n" % n for n in range(80))
@@ -161,7 +161,7 @@ def test_awkward_text_trains(files, tmp_path, capsys):
         ("tagger", "a dog\nthe big cat\n", "line 2: must have 2 columns, .* got 3: .* --labels"),
     ],
 )
-def test_columns_that_do_not_fit_are_said(family, text, message, tmp_path, capsys):
+def test_unsuitable_columns_are_refused(family, text, message, tmp_path, capsys):
     path = tmp_path / "corpus.tsv"
     path.write_text(text)
     command = ["--family", family, "--source", str(path), "--run", str(tmp_path / "run")]
@@ -183,13 +183,13 @@ def test_columns_that_do_not_fit_are_said(family, text, message, tmp_path, capsy
         ),
     ],
 )
-def test_columns_are_two_or_three(columns, message, capsys):
+def test_invalid_columns_option_is_refused(columns, message, capsys):
     with pytest.raises(SystemExit):
         train.main(["--source", "a.tsv", "--columns", columns, "--run", "run"])
     assert message in capsys.readouterr().err
 
 
-def test_labels_before_texts_are_said_before_validation(tmp_path, capsys):
+def test_swapped_label_and_text_columns_are_refused(tmp_path, capsys):
     path = tmp_path / "corpus.tsv"
     path.write_text("".join(f"{'good' if n % 2 else 'bad'}\ttext {n}\n" for n in range(200)))
     command = ["--family", "classifier", "--source", str(path), "--run", str(tmp_path / "run")]
@@ -200,7 +200,7 @@ def test_labels_before_texts_are_said_before_validation(tmp_path, capsys):
     assert {*texts} <= {b"text %d" % n for n in range(200)}
 
 
-def test_columns_are_kept_in_a_file_of_options(tmp_path, capsys):
+def test_printed_config_keeps_columns(tmp_path, capsys):
     path = tmp_path / "corpus.tsv"
     path.write_text("good\tnice\n")
     command = ["--family", "classifier", "--columns", "2,1"]
@@ -214,7 +214,7 @@ def test_columns_are_kept_in_a_file_of_options(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("side", ["target", "val_target"])
-def test_unequal_lengths_are_said_before_any_work(side, tmp_path, capsys):
+def test_unequal_numbers_of_lines_are_refused_before_any_work(side, tmp_path, capsys):
     lines = {"source": 40, "target": 40, "val_source": 3, "val_target": 3}
     lines[side] += 1
     for name, count in lines.items():

@@ -18,7 +18,7 @@ from training.trainer import fit
 
 
 @pytest.mark.slow
-def test_a_run_holds_what_it_promises(finished):
+def test_finished_run_has_log_curve_config_and_model(finished):
     history = (finished / "log.csv").read_text().splitlines()
     assert len(history) == 1 + 3
     assert (finished / "curve.png").read_bytes().startswith(b"\x89PNG")
@@ -30,7 +30,7 @@ def test_a_run_holds_what_it_promises(finished):
 
 
 @pytest.mark.slow
-def test_iterations_are_the_batches(finished):
+def test_logged_steps_equal_the_number_of_batches(finished):
     prepared = finished / "prepared"
     batches = Batches(TASKS["translation"], Corpus(prepared / "train"), None, batch_tokens=128)
     _, progress = last_state(finished)
@@ -38,7 +38,7 @@ def test_iterations_are_the_batches(finished):
 
 
 @pytest.mark.parametrize(("fast", "policy"), [(True, "mixed_bfloat16"), (False, "float32")])
-def test_dtype_auto_is_what_the_machine_is_fast_with(tmp_path, capsys, monkeypatch, fast, policy):
+def test_dtype_auto_is_bfloat16_only_on_fast_machines(tmp_path, capsys, monkeypatch, fast, policy):
     monkeypatch.setattr(machine, "has_bfloat16", lambda: fast)
     recipe = dataclasses.replace(load_recipe(RECIPE), dtype="auto", optimizer="muon")
     trained = fit.Training(tmp_path / "run", recipe).model
@@ -80,7 +80,7 @@ def test_a_begun_run_is_not_overwritten(finished, capsys):
     assert (finished / "config.json").read_bytes() == before
 
 
-def test_a_mistyped_option_says_which_was_meant(capsys):
+def test_error_suggests_the_option_for_a_mistyped_one(capsys):
     with pytest.raises(SystemExit):
         train.main(["dates", "--run", "run", "--epoch", "3"])
     assert "--epoch 3: did you mean --epochs?" in capsys.readouterr().err

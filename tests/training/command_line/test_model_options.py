@@ -48,7 +48,7 @@ def arguments(run, *given):
     return train.parser().parse_args([RECIPE, "--run", str(run), *given])
 
 
-def test_the_short_help_shows_the_common_options_alone():
+def test_short_help_shows_only_common_options():
     parser = train.parser()
     assert COMMON <= {action.dest for action in parser._actions}
     shown = parser.format_help()
@@ -79,7 +79,7 @@ def test_every_field_of_the_configuration_is_an_option():
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_an_option_replaces_the_preset_s_and_the_recipe_s_own(tmp_path, name):
+def test_option_overrides_preset_and_recipe(tmp_path, name):
     value = OTHERS[name]
     # With three heads, d_model must be a multiple of three.
     sizes = {"d_model": 18} if name == "num_heads" else {}
@@ -111,13 +111,13 @@ def test_an_option_replaces_the_preset_s_and_the_recipe_s_own(tmp_path, name):
         (["--copy", *APART], "copy=True needs one vocabulary for source and target, got two"),
     ],
 )
-def test_a_value_that_cannot_be_is_one_line(tmp_path, capsys, given, named):
+def test_invalid_value_gives_one_line_error(tmp_path, capsys, given, named):
     assert named in fails([RECIPE, "--run", str(tmp_path / "run"), *given], capsys, 2)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
-def test_a_run_has_what_was_chosen_and_goes_on_with_it(tmp_path, capsys):
+def test_run_stores_chosen_options_and_refuses_others_on_resume(tmp_path, capsys):
     run = tmp_path / "run"
     chosen = ["--norm", "pre", "--activation", "swiglu", "--d-model", "12", "--num-heads", "3"]
     chosen += ["--positions", "learned", "--max-positions", "17", "--tie-embeddings", "target"]
@@ -149,7 +149,7 @@ def test_a_run_has_what_was_chosen_and_goes_on_with_it(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("given", [["--norm", "pre"], ["--d-model", "256"], ["--num-heads", "5"]])
-def test_the_run_of_init_settles_the_sizes(finished, tmp_path, capsys, given):
+def test_architecture_options_are_refused_with_init(finished, tmp_path, capsys, given):
     command = [RECIPE, "--run", str(tmp_path / "run"), "--init", str(finished)]
     said = fails([*command, *given], capsys, 2)
     assert f"{given[0]} cannot be given with --init: that run decides it" in said
@@ -157,7 +157,7 @@ def test_the_run_of_init_settles_the_sizes(finished, tmp_path, capsys, given):
 
 
 @pytest.mark.slow
-def test_dropout_of_a_run_that_began_with_another(finished, tmp_path, capsys):
+def test_dropout_overrides_init_but_cannot_change_on_resume(finished, tmp_path, capsys):
     run = tmp_path / "run"
     recipe = train.read_recipe(arguments(run, "--dropout", "0.47"))
     assert fit.Training(run, recipe, runs=Runs(init=finished)).model.config.dropout == 0.47

@@ -19,7 +19,7 @@ def parsed(tmp_path):
     return run
 
 
-def test_a_file_says_what_the_command_line_would(parsed, tmp_path):
+def test_config_file_equals_command_line_options(parsed, tmp_path):
     (tmp_path / "a b").write_text("x\n")
     text = f"""
     # A comment; hyphens or underscores.
@@ -72,18 +72,18 @@ def test_the_command_line_wins(parsed):
         ("epochs = 'seven'", "--epochs"),
     ],
 )
-def test_a_file_that_says_nothing_is_wrong_usage(tmp_path, capsys, text, message):
+def test_invalid_config_file_is_refused(tmp_path, capsys, text, message):
     (tmp_path / "mine.toml").write_text(text)
     command = [RECIPE, "--run", str(tmp_path / "run"), "--config", str(tmp_path / "mine.toml")]
     assert message in fails(command, capsys, 2)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_file_that_there_is_not(tmp_path, capsys):
+def test_missing_config_file_is_refused(tmp_path, capsys):
     assert "no.toml" in fails([RECIPE, "--run=run", f"--config={tmp_path}/no.toml"], capsys, 2)
 
 
-def test_what_is_printed_says_the_same_again(tmp_path, capsys):
+def test_printed_config_gives_the_same_settings(tmp_path, capsys):
     line = [RECIPE, "--run", str(tmp_path / "run"), "--d-model", "16", "--no-shared-vocabulary"]
     line += ["--both-ways=0", "--length-penalty-form", "power", "--max-length-ratio", "inf"]
     assert train.main([*line, "--print-config"]) == 0
@@ -97,7 +97,7 @@ def test_what_is_printed_says_the_same_again(tmp_path, capsys):
     assert train.main([RECIPE, f"--config={path}", "--print-config"]) == 0
 
 
-def test_what_the_corpus_decides_is_not_printed(tmp_path, capsys):
+def test_print_config_omits_settings_chosen_from_the_corpus(tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("a b\n" * 40)
     line = ["--source", str(text), "--target", str(text), "--print-config"]
@@ -107,7 +107,7 @@ def test_what_the_corpus_decides_is_not_printed(tmp_path, capsys):
     assert "preset" not in printed and "learning-rate-scale" not in printed
 
 
-def test_with_another_run_to_begin_with_its_own_is_left_out(tmp_path, capsys):
+def test_print_config_omits_settings_of_the_init_run(tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("a b\n" * 40)
     line = ["--source", str(text), "--target", str(text), "--init", str(tmp_path)]
@@ -120,7 +120,7 @@ def test_with_another_run_to_begin_with_its_own_is_left_out(tmp_path, capsys):
     )
 
 
-def test_without_a_run_nothing_is_trained(capsys):
+def test_missing_run_option_is_refused(capsys):
     assert "required: --run" in fails([RECIPE], capsys, 2)
 
 

@@ -34,7 +34,7 @@ def corpus(tokenizer, tmp_path_factory):
     return write_corpus(folder, PAIRS, tokenizer, 47, CorpusReport(kept=3))
 
 
-def test_a_file_gives_each_pair_its_links(tmp_path):
+def test_each_pair_gets_the_links_of_its_line(tmp_path):
     path = tmp_path / "links"
     path.write_text("0-1 \t 2-0\r\n\n0-1 1-0 1-2\n")
     assert list(with_links([pair._replace(links="") for pair in PAIRS], path)) == PAIRS
@@ -52,21 +52,21 @@ def test_a_file_gives_each_pair_its_links(tmp_path):
         ("0-2\n\n\n", "line 1: 0-2 links word 2 of the target, counted from 0, which has 2"),
     ],
 )
-def test_what_is_wrong_with_a_file(tmp_path, text, message):
+def test_invalid_links_file_raises_corpus_error(tmp_path, text, message):
     path = tmp_path / "links"
     path.write_text(text)
     with pytest.raises(CorpusError, match=f"^{path}.*{message}"):
         list(with_links(iter(PAIRS), path))
 
 
-def test_a_corpus_keeps_them(corpus):
+def test_corpus_stores_links(corpus):
     assert corpus.has_links
     assert corpus.links([2, 1, 0]) == [PAIRS[n].links.encode() for n in (2, 1, 0)]
     sources, targets = corpus.texts([2])
     assert (sources, targets) == ([b"five six"], ["sechs fünf sieben".encode()])
 
 
-def test_a_corpus_of_an_older_run_has_none(corpus, tmp_path):
+def test_corpus_of_an_older_run_has_no_links(corpus, tmp_path):
     np.save(tmp_path / "index.npy", corpus.index[:, :5])
     (tmp_path / "text.bin").write_bytes(corpus.text.tobytes())
     older = type(corpus)(tmp_path)
@@ -75,7 +75,7 @@ def test_a_corpus_of_an_older_run_has_none(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("sampling", [0.0, 0.5])
-def test_a_batch_says_of_which_word_each_token_is(tokenizer, corpus, sampling):
+def test_batch_numbers_the_word_of_each_token(tokenizer, corpus, sampling):
     noise = Noise(tokenizer, subword_sampling=sampling, word_dropout=0.3)
     batches = Batches(
         TASKS["translation"], corpus, tokenizer, 1024, packed=True, noise=noise, linked=True
@@ -108,7 +108,7 @@ def test_a_batch_says_of_which_word_each_token_is(tokenizer, corpus, sampling):
     assert seen == len(PAIRS)
 
 
-def test_words_are_those_of_the_pieces(tokenizer):
+def test_word_numbers_match_words_encoded_one_by_one(tokenizer):
     """By hand: the pieces of each word, one word after the other."""
     texts = tf.constant(["five six", "four"])
     source = tokenizer.encode_source(texts)
@@ -129,7 +129,7 @@ def test_each_piece_of_a_table_is_a_word():
     assert found["target_words"].to_list() == [[1, 2, 3, 4, 0], [0]]
 
 
-def test_words_that_the_tokenizer_does_not_find_have_no_links(tokenizer, tmp_path):
+def test_pairs_lose_links_when_the_tokenizer_splits_words_differently(tokenizer, tmp_path):
     """U+00B4 becomes a space and an accent, U+200B a space, so other words would be linked."""
     pairs = [
         Pair("one two", "eins zwei", links="0-0 1-1"),
@@ -154,6 +154,6 @@ def test_the_copies_of_a_batch_have_the_same_links(tokenizer, corpus):
             np.testing.assert_array_equal(first, second)
 
 
-def test_links_are_not_turned_round(tokenizer, corpus):
+def test_both_ways_is_refused_with_links(tokenizer, corpus):
     with pytest.raises(ValueError, match="both_ways must be 0 with alignments, got 2"):
         Batches(TASKS["translation"], corpus, tokenizer, 64, both_ways=2, linked=True)

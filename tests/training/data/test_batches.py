@@ -81,7 +81,7 @@ def test_permuted_can_be_computed_in_parts():
     np.testing.assert_array_equal(positions, [5, 1008, 0])
 
 
-def test_another_key_is_another_permutation():
+def test_different_keys_give_different_permutations():
     keys = list(itertools.product(range(5), repeat=2))
     found = {tuple(permuted(np.arange(101), 101, key)) for key in keys}
     assert len(found) == len(keys)
@@ -113,12 +113,12 @@ def test_the_plan_is_a_pure_function_of_seed_and_epoch(corpus, tokenizer):
     assert all(one != other for one, other in itertools.combinations(different, 2))
 
 
-def test_every_epoch_has_as_many_batches(batches):
+def test_every_epoch_has_the_same_number_of_batches(batches):
     for epoch in range(5):
         assert sum(1 for _ in batches.plan(epoch)) == len(batches)
 
 
-def test_tokens_are_the_real_ones(batches):
+def test_tokens_are_counted_without_padding(batches):
     tokens = list(batches.tokens(0))
     assert len(tokens) == len(batches)
     assert list(batches.tokens(0, skip=3)) == tokens[3:]
@@ -160,7 +160,7 @@ def test_cardinality_is_exact(batches, epoch_0):
         assert int(dataset.cardinality()) == len(batches) - skip
 
 
-def test_elements_are_the_tokenizer_s_ids(batches, epoch_0, pairs, tokenizer):
+def test_elements_equal_the_tokenizer_s_ids_with_padding(batches, epoch_0, pairs, tokenizer):
     for (_, numbers), (source_ids, target_ids, labels) in zip(
         batches.plan(0), epoch_0, strict=True
     ):
@@ -178,7 +178,7 @@ def test_elements_are_the_tokenizer_s_ids(batches, epoch_0, pairs, tokenizer):
             assert not ids[len(numbers) :].any()
 
 
-def test_shapes_are_those_announced(batches, epoch_0):
+def test_element_shapes_match_the_announced_bucket_shapes(batches, epoch_0):
     for element in epoch_0:
         assert len({ids.shape for ids in element}) == 1
     assert {element[0].shape for element in epoch_0} == {batches.shape(b) for b in batches.buckets}
@@ -186,12 +186,12 @@ def test_shapes_are_those_announced(batches, epoch_0):
         assert rows == max(1, TOKENS // edge)
 
 
-def test_a_skipped_part_is_what_the_rest_would_be(batches, epoch_0):
+def test_skip_yields_the_rest_of_the_epoch(batches, epoch_0):
     for skip in (1, len(batches) // 2, len(batches) - 1, len(batches)):
         assert_same(elements(batches.dataset(0, skip)), epoch_0[skip:])
 
 
-def test_a_second_pass_over_a_dataset_is_the_first(batches, epoch_0):
+def test_iterating_a_dataset_twice_gives_the_same_elements(batches, epoch_0):
     dataset = batches.dataset(0)
     # Also after a pass that was not completed.
     next(iter(dataset))
@@ -230,7 +230,7 @@ def test_shards_partition_every_batch(corpus, tokenizer, epoch_0, count, parts):
         assert any(not rows_of(shard) for split in shards for shard in split)
 
 
-def test_several_shards_are_elements_in_turn(batches):
+def test_several_shards_are_interleaved(batches):
     alone = [elements(batches.dataset(1, 2, (n,), 5)) for n in (1, 2)]
     dataset = batches.dataset(1, 2, (1, 2), 5)
     assert int(dataset.cardinality()) == 2 * (len(batches) - 2)
@@ -240,7 +240,7 @@ def test_several_shards_are_elements_in_turn(batches):
     assert_same(elements(dataset), elements(dataset))
 
 
-def test_a_shard_reads_its_own_texts_alone(corpus, tokenizer):
+def test_a_shard_reads_only_its_own_texts(corpus, tokenizer):
     read = []
 
     class Watched:
@@ -258,7 +258,7 @@ def test_a_shard_reads_its_own_texts_alone(corpus, tokenizer):
 # ---------------------------------------------------------------- packed, in passes, with noise
 
 
-def test_packed_batches_say_where_their_tokens_stand(batches, corpus, tokenizer):
+def test_packed_batches_give_token_positions(batches, corpus, tokenizer):
     packed = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, packed=True)
     both = zip(packed.dataset().as_numpy_iterator(), elements(batches.dataset()), strict=True)
     for (inputs, labels), (source, target, padded_labels) in both:
@@ -271,7 +271,7 @@ def test_packed_batches_say_where_their_tokens_stand(batches, corpus, tokenizer)
         np.testing.assert_array_equal(labels, padded_labels.ravel()[inputs["target_places"]])
 
 
-def test_of_two_passes_one_half_is_the_other(batches, corpus, tokenizer):
+def test_both_halves_of_a_two_pass_batch_are_equal(batches, corpus, tokenizer):
     noise = Noise(tokenizer, word_dropout=0.3)
     twice = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, noise=noise)
     twice.passes = 2
@@ -281,7 +281,7 @@ def test_of_two_passes_one_half_is_the_other(batches, corpus, tokenizer):
         np.testing.assert_array_equal(found[2][: len(once[2])], once[2])
 
 
-def test_noise_is_another_in_each_epoch_and_the_same_when_resumed(corpus, tokenizer):
+def test_noise_differs_between_epochs_and_repeats_on_resume(corpus, tokenizer):
     noise = Noise(tokenizer, word_dropout=0.3)
     noisy = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, noise=noise, shuffle=False)
     first = elements(noisy.dataset(0))
@@ -292,7 +292,7 @@ def test_noise_is_another_in_each_epoch_and_the_same_when_resumed(corpus, tokeni
         np.testing.assert_array_equal(a[2], b[2], err_msg="labels have no noise")
 
 
-def test_both_ways_half_of_the_pairs_of_the_first_epochs_are_turned_round(corpus, tokenizer):
+def test_both_ways_swaps_half_of_the_pairs_in_first_epochs(corpus, tokenizer):
     both = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, both_ways=2)
     plain = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3)
 
@@ -316,7 +316,7 @@ def test_both_ways_half_of_the_pairs_of_the_first_epochs_are_turned_round(corpus
     assert texts(both, 2) == texts(plain, 2)
 
 
-def test_both_ways_a_resumed_epoch_and_one_in_shards_turn_the_same_pairs(corpus, tokenizer):
+def test_both_ways_swaps_equal_pairs_on_resume_and_in_shards(corpus, tokenizer):
     both = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, both_ways=1)
     epoch = elements(both.dataset())
     assert_same(elements(both.dataset(0, skip=2)), epoch[2:])

@@ -102,7 +102,7 @@ def test_the_columns_that_were_read_are_reported(write):
         ("", None),
     ],
 )
-def test_a_tsv_is_none(write, text, columns):
+def test_tsv_is_not_recognised_as_conll(write, text, columns):
     assert not is_conll(read_lines(write(text)), columns)
 
 
@@ -118,7 +118,7 @@ def test_a_tsv_is_none(write, text, columns):
         ("a X\n\n", "1,3", "line 1: --columns 1,3 needs 3 columns, .* got 2: 'a X'"),
     ],
 )
-def test_what_is_no_sentence_is_refused(write, text, columns, message):
+def test_invalid_conll_file_is_refused(write, text, columns, message):
     path = write(text)
     assert is_conll(read_lines(path), columns)
     with pytest.raises(CorpusError, match=message):

@@ -54,7 +54,7 @@ def test_a_corpus_gives_back_its_texts_and_token_counts(tmp_path, tokenizer):
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["index.npy", "text.bin"]
 
 
-def test_what_is_dropped_is_counted(tmp_path, tokenizer):
+def test_dropped_pairs_are_counted(tmp_path, tokenizer):
     pairs, report = make_pairs(53), CorpusReport(kept=53, blank=2)
     long = int((token_counts(tokenizer, pairs) > MAX_TOKENS).any(axis=1).sum())
     corpus = write_corpus(tmp_path / "new", pairs, tokenizer, MAX_TOKENS, report)
@@ -73,7 +73,7 @@ def test_pairs_are_read_by_number_in_any_order(tmp_path, tokenizer):
     assert corpus.tokens(numbers) == token_counts(tokenizer, [pairs[n] for n in numbers]).sum()
 
 
-def test_a_corpus_of_nothing_is_refused(tmp_path, tokenizer):
+def test_empty_corpus_is_refused(tmp_path, tokenizer):
     with pytest.raises(CorpusError, match="no pair"):
         write_corpus(tmp_path / "empty", [], tokenizer, MAX_TOKENS, CorpusReport())
     report = CorpusReport(kept=1)
@@ -81,7 +81,7 @@ def test_a_corpus_of_nothing_is_refused(tmp_path, tokenizer):
         write_corpus(tmp_path / "long", [Pair("x" * 99, "y")], tokenizer, MAX_TOKENS, report)
 
 
-def test_a_folder_that_is_there_is_not_written_over(tmp_path, tokenizer):
+def test_existing_folder_is_not_overwritten(tmp_path, tokenizer):
     write_corpus(tmp_path / "new", make_pairs(3), tokenizer, 100, CorpusReport(kept=3))
     before = (tmp_path / "new" / "text.bin").read_bytes()
     with pytest.raises(FileExistsError):

@@ -25,7 +25,7 @@ def tokenizer(model):
     return Tokenizer(model)
 
 
-def test_every_segmentation_is_of_the_same_text(model):
+def test_sampled_segmentations_decode_to_the_same_text(model):
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     usual = processor.encode(TEXTS, add_eos=True)
     drawn = SubwordSampler(model, 0.3)(TEXTS, 1000, 7)
@@ -34,7 +34,7 @@ def test_every_segmentation_is_of_the_same_text(model):
     assert processor.decode(drawn) == processor.decode(usual)
 
 
-def test_the_seed_decides(model):
+def test_sampling_depends_only_on_the_seed(model):
     sampler = SubwordSampler(model, 0.3)
     first, second = sampler(TEXTS, 1000, 7), sampler(TEXTS, 1000, 2**32 - 2)
     assert first != second
@@ -60,7 +60,7 @@ def test_a_segmentation_that_is_too_long_gives_way_to_the_usual_one(model):
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_without_noise_the_tokenizer_s_own_ids(tokenizer, side):
+def test_without_noise_ids_equal_the_tokenizer_s(tokenizer, side):
     encode = getattr(Noise(tokenizer), f"encode_{side}")
     texts = tf.constant(TEXTS)
     expected = getattr(tokenizer, f"encode_{side}")(texts)
@@ -68,7 +68,7 @@ def test_without_noise_the_tokenizer_s_own_ids(tokenizer, side):
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_sampling_begins_behind_its_epochs(tokenizer, side):
+def test_subword_sampling_begins_in_epoch_sampling_from(tokenizer, side):
     noise = Noise(tokenizer, subword_sampling=0.3, sampling_from=3)
     encode = getattr(noise, f"encode_{side}")
     texts, seed = tf.constant(TEXTS), tf.constant([3, 5], tf.int64)
@@ -78,7 +78,7 @@ def test_sampling_begins_behind_its_epochs(tokenizer, side):
     assert drawn[3] == drawn[4] != usual
 
 
-def test_words_are_dropped_at_the_rate_and_nothing_else(tokenizer):
+def test_word_dropout_drops_the_given_share_and_no_special_ids(tokenizer):
     noise = Noise(tokenizer, word_dropout=0.2)
     ids = np.tile(np.arange(1, 331, dtype="int32"), (37, 1))
     ids[:, :7] = 0

@@ -51,7 +51,7 @@ def flat(found):
     return [part[parts[1] > 0] for part in parts]
 
 
-def test_the_corpus_is_its_texts(corpus, texts, tokenizer):
+def test_corpus_stores_the_ids_of_each_text(corpus, texts, tokenizer):
     assert len(corpus) == TEXTS
     for number, text in enumerate(texts):
         expected = tokenizer.encode_source([text])[0].numpy()
@@ -60,7 +60,7 @@ def test_the_corpus_is_its_texts(corpus, texts, tokenizer):
     assert corpus.bytes_per_token == pytest.approx(size / corpus.tokens)
 
 
-def test_an_epoch_has_each_token_once_behind_what_stands_before_it(batches, corpus):
+def test_an_epoch_has_each_token_once_with_shifted_inputs(batches, corpus):
     found = elements(batches.dataset())
     assert len(found) == len(batches) == -(-corpus.tokens // (TOKENS // T * T))
     for ids, texts, labels in found:
@@ -82,7 +82,7 @@ def test_an_epoch_has_each_token_once_behind_what_stands_before_it(batches, corp
     np.testing.assert_array_equal(np.diff(texts) != 0, first[1:])
 
 
-def test_an_epoch_can_be_begun_anywhere(batches):
+def test_skip_yields_the_rest_of_the_epoch(batches):
     """The numbers of the texts then differ, but which tokens share a text does not."""
     whole = elements(batches.dataset(1))
     for skip in (0, 1, len(whole) - 1):
@@ -98,7 +98,7 @@ def test_an_epoch_can_be_begun_anywhere(batches):
             )
 
 
-def test_each_epoch_has_its_order_and_a_validation_the_corpus_own(batches, corpus, tokenizer):
+def test_epochs_are_shuffled_and_validation_keeps_corpus_order(batches, corpus, tokenizer):
     first, second = (flat(elements(batches.dataset(epoch)))[2] for epoch in (0, 1))
     assert sorted(first) == sorted(second) and first.tolist() != second.tolist()
     plain = TASK.batches(corpus, tokenizer, TOKENS, T, shuffle=False)
@@ -106,7 +106,7 @@ def test_each_epoch_has_its_order_and_a_validation_the_corpus_own(batches, corpu
 
 
 @pytest.mark.parametrize("count, parts", [(1, 3), (2, 1), (3, 2)])
-def test_shards_are_the_rows_of_the_batch(batches, corpus, tokenizer, count, parts):
+def test_shards_take_every_nth_row_and_padding(batches, corpus, tokenizer, count, parts):
     """Filled up with padding rows, so that each shard has the same number, a multiple of the
     parts."""
     sharded = TASK.batches(corpus, tokenizer, TOKENS, T, seed=3, parts=parts)
@@ -122,13 +122,13 @@ def test_shards_are_the_rows_of_the_batch(batches, corpus, tokenizer, count, par
     assert rows * T == TOKENS // T * T
 
 
-def test_tokens_are_counted_before_they_are_there(batches):
+def test_token_counts_match_the_batches(batches):
     expected = [int((texts > 0).sum()) for _, texts, _ in elements(batches.dataset())]
     assert list(batches.tokens(0)) == expected
     assert list(batches.tokens(0, skip=2)) == expected[2:]
 
 
-def test_a_text_of_many_rows_goes_on(tokenizer, tmp_path):
+def test_long_text_continues_over_several_rows(tokenizer, tmp_path):
     """Two texts, of which one fills several batches."""
     texts = [Pair("einHaus" * 40, ""), Pair("See", "")]
     corpus = JoinedCorpus.write(tmp_path / "c", texts, tokenizer, T, CorpusReport(kept=2))

@@ -76,7 +76,7 @@ def test_only_a_newline_ends_a_line(write):
     assert report == CorpusReport(invalid_utf8=1)
 
 
-def test_gzip_is_known_by_its_content_not_by_its_name(write):
+def test_gzip_is_detected_by_content_not_by_name(write):
     members = gzip.compress(HARD_BYTES[:50]) + gzip.compress(HARD_BYTES[50:])
     assert list(read_lines(write("packed.txt", gzip.compress(HARD_BYTES)))) == HARD_LINES
     assert list(read_lines(write("members.txt", members))) == HARD_LINES
@@ -110,7 +110,7 @@ def test_chunk_boundaries_change_nothing(write, pack):
     ],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_short_files(write, content, lines, pack):
+def test_short_files_give_the_expected_lines(write, content, lines, pack):
     assert list(read_lines(write("short", pack(content)))) == lines
 
 
@@ -130,7 +130,7 @@ def test_memory_does_not_grow_with_the_file(write):
         tracemalloc.stop()
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path, write, monkeypatch):
+def test_error_names_an_unreadable_file(tmp_path, write, monkeypatch):
     for path, reason in {
         tmp_path / "missing": "No such file or directory",
         tmp_path: "Is a directory",
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, write, monkeypatch):
         list(read_lines("secret"))
 
 
-def test_a_damaged_gzip_file_is_named(write):
+def test_error_names_a_damaged_gzip_file(write):
     good = gzip.compress(bytes(range(256)) * 64)
     for name, damaged in {
         "cut": good[:-9],
@@ -163,7 +163,7 @@ def test_a_damaged_gzip_file_is_named(write):
         assert str(caught.value).startswith(f"{path} is a damaged gzip file: ")
 
 
-def test_line_n_goes_with_line_n(write):
+def test_line_n_of_source_pairs_with_line_n_of_target(write):
     source = write("source", "one\r\ntwo\u2028still two\n\nfour")
     target = write("target", gzip.compress(b"eins\nzwei\ndrei\nvier\n"))
     assert list(read_pairs(source, target)) == [
@@ -186,7 +186,7 @@ def test_files_of_different_length_are_refused(write, sources, targets):
     assert f"{target} has {targets:,} line" in str(caught.value)
 
 
-def test_both_sides_are_counted_for_invalid_utf8(write):
+def test_invalid_utf8_is_counted_in_source_and_target(write):
     report = CorpusReport()
     source, target = write("source", b"\xff\xff\na\n"), write("target", b"\xff\nb\xff\n")
     pairs = list(read_pairs(source, target, report=report))
@@ -237,7 +237,7 @@ def test_another_number_of_columns_is_refused(write, line, columns):
         ("nice\tgood\ntext\tlabel\n", None, [("nice", "good"), ("text", "label")]),
     ],
 )
-def test_columns_are_chosen(write, text, columns, pairs):
+def test_columns_are_chosen_by_option_or_header(write, text, columns, pairs):
     path = write("pairs.tsv", text)
     assert list(read_pairs(path, columns=columns)) == [Pair(*pair) for pair in pairs]
 
@@ -260,7 +260,7 @@ def test_columns_are_chosen(write, text, columns, pairs):
         ),
     ],
 )
-def test_columns_that_are_not_there_are_refused(write, text, columns, message):
+def test_missing_or_ambiguous_columns_are_refused(write, text, columns, message):
     path = write("pairs.tsv", text)
     with pytest.raises(CorpusError, match=message):
         list(read_pairs(path, columns=columns))
@@ -277,13 +277,13 @@ def test_a_header_is_reported(write):
     ["", " ", "\t\r\x0b", "\u00a0", "\u3000", "\u2009\u202f", "\u2028\u2029\u0085"]
     + ["\ufeff", "\u200b\u200c\u200d\u2060", "\u00ad", "\x00\x01\x7f", " \ufeff\u3000 "],
 )
-def test_what_shows_nothing_is_blank(text):
+def test_invisible_text_is_blank(text):
     assert is_blank(text)
     for visible in ("a", ".", "日", "\u0301", "\ufffd", "🙂"):
         assert not is_blank(text + visible + text)
 
 
-def test_normalisation_makes_nothing_blank_and_nothing_visible():
+def test_nfkc_normalisation_does_not_change_blankness():
     for number in range(sys.maxunicode + 1):
         character = chr(number)
         normal = unicodedata.normalize("NFKC", character)
@@ -302,14 +302,14 @@ def dropped(source: str, target: str, **limits) -> CorpusReport:
     return reports[0]
 
 
-def test_a_blank_side_drops_the_pair():
+def test_blank_source_or_target_drops_the_pair():
     assert dropped("", "a") == CorpusReport(blank=1)
     assert dropped("\u3000\ufeff", "a") == CorpusReport(blank=1)
     assert dropped(" " * 2 * MAX_CHARACTERS, "a") == CorpusReport(blank=1)
     assert dropped(" a ", "\x00b") == CorpusReport(kept=1)
 
 
-def test_a_side_of_too_many_characters_drops_the_pair():
+def test_too_long_source_or_target_drops_the_pair():
     limit = "x" * MAX_CHARACTERS
     assert dropped(limit, limit) == CorpusReport(kept=1)
     assert dropped(limit, limit + "x") == CorpusReport(too_long=1)
@@ -326,7 +326,7 @@ def test_an_absurd_ratio_of_lengths_drops_the_pair():
     assert dropped("x", "y" * 1000, max_length_ratio=math.inf) == CorpusReport(kept=1)
 
 
-def test_no_ratio_is_absurd_between_short_texts():
+def test_length_ratio_is_ignored_for_short_texts():
     assert dropped("x", "y" * RATIO_FREE_CHARACTERS) == CorpusReport(kept=1)
     assert dropped("x", "y" * (RATIO_FREE_CHARACTERS + 1)) == CorpusReport(ratio=1)
     idiom = ("画蛇添足", "to ruin the effect by adding something superfluous")
@@ -359,7 +359,7 @@ def test_a_report_reads_as_a_sentence():
     )
 
 
-def test_nothing_left_is_an_error_that_says_why(write):
+def test_error_explains_why_no_pair_is_left(write):
     CorpusReport(kept=1, blank=7).require_some("a, b")
     report = CorpusReport()
     source, target = write("source", "\n\n"), write("target", "a\nb\n")

@@ -35,7 +35,7 @@ def candidates(**changes):
     return Candidates(**{**known, **changes})
 
 
-def test_the_risk_is_least_where_the_others_agree():
+def test_minimum_risk_chooses_a_candidate_similar_to_others():
     """ALONE is the most likely, but two of three are similar to each other."""
     one, chrf = candidates(), CHRF()
     expected = [
@@ -50,7 +50,7 @@ def test_the_risk_is_least_where_the_others_agree():
     assert best(one, Choice(), NOTHING) == ALONE
 
 
-def test_what_was_drawn_counts_as_often_as_it_was():
+def test_samples_count_as_often_as_they_were_drawn():
     one, chrf = candidates(drawn=np.array([1.0, 5.0, 0.0])), CHRF()
     weighed = zip((LIKELY, ALONE), (1 / 6, 5 / 6), strict=True)
     expected = sum(p * chrf.sentence_score(OTHER, [text]).score for text, p in weighed)
@@ -58,7 +58,7 @@ def test_what_was_drawn_counts_as_often_as_it_was():
     assert best(one, Choice("chrf", samples=6), NOTHING) == ALONE
 
 
-def test_the_weights_of_other_models_count():
+def test_weights_of_other_models_change_the_choice():
     features = np.array([[-1.0, -4.0], [-3.0, -1.0], [-1.0, -1.0]])
     for weights, expected in (((0.0, 0.0), ALONE), ((0.5, 0.0), LIKELY), ((9.0, 9.0), OTHER)):
         choice = Choice(backward_weight=weights[0], right_to_left_weight=weights[1])
@@ -71,7 +71,7 @@ def translator():
 
 
 @pytest.mark.slow
-def test_candidates_are_those_of_the_beam_and_of_the_draws(translator):
+def test_candidates_come_from_beam_search_and_samples(translator):
     """The samples need several batches, because a request may not have so many rows."""
     samples = tiny.SERVED["max_batch_size"] + 3
     found = candidates_of(translator, TEXTS, samples)
@@ -93,7 +93,7 @@ def test_candidates_are_those_of_the_beam_and_of_the_draws(translator):
     assert any(len(one.texts) > 9 for one in found)
 
 
-def test_two_segmentations_are_one_candidate_of_both_probabilities():
+def test_probabilities_of_two_segmentations_of_one_text_are_added():
     class Same:
         def answer(self, texts):
             return {
@@ -111,7 +111,7 @@ def test_two_segmentations_are_one_candidate_of_both_probabilities():
 
 
 @pytest.mark.slow
-def test_what_other_models_say_is_the_mean_of_a_token(translator):
+def test_features_are_mean_token_log_probs_of_other_models(translator):
     texts = TEXTS * 5  # with their candidates, more rows than a request may have
     found = candidates_of(translator, texts)
     assert sum(len(one.texts) for one in found) > tiny.SERVED["max_batch_size"]
@@ -139,14 +139,14 @@ def test_no_choice_depends_on_other_texts(translator, utility):
         assert together == translator.translate(TEXTS)
 
 
-def test_how_it_chooses_is_said(translator):
+def test_search_facts_describe_the_choice(translator):
     facts = BestOf(translator, Choice("chrf", samples=5)).search_facts()
     assert facts["search"] == "beam 4, minimum Bayes risk by chrf over 5 samples"
     choice = Choice(backward=translator, backward_weight=0.5)
     assert choice.describe() == "reranked by backward 0.5"
 
 
-def test_what_cannot_be_chosen_is_said(translator):
+def test_invalid_arguments_raise_value_error(translator):
     with pytest.raises(ValueError, match="greedy must be False"):
         BestOf(translator, Choice()).translate(TEXTS, greedy=True)
     with pytest.raises(ValueError, match="texts must be a list of strings, got the string 'a'"):
@@ -155,5 +155,5 @@ def test_what_cannot_be_chosen_is_said(translator):
         Choice("ter")
 
 
-def test_the_commands_know_the_utilities():
+def test_command_utilities_equal_implemented_ones():
     assert searching.UTILITIES == tuple(UTILITIES)

@@ -57,7 +57,7 @@ def in_lines(answers):
 
 
 @pytest.mark.slow
-def test_an_ensemble_is_that_of_python(runs, monkeypatch, capsys):
+def test_command_ensemble_equals_python_ensemble(runs, monkeypatch, capsys):
     one, two = map(load_translator, runs)
     mean = "log-probabilities"
     both = load_translator(runs[0], ensemble=[two], ensemble_mean=mean)
@@ -67,7 +67,7 @@ def test_an_ensemble_is_that_of_python(runs, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_choice_is_that_of_python(runs, monkeypatch, capsys):
+def test_command_reranking_equals_python_best_of(runs, monkeypatch, capsys):
     one, two = map(load_translator, runs)
     asked = (
         (["--utility", "chrf", "--samples", "3"], {"utility": "chrf", "samples": 3}),
@@ -83,7 +83,7 @@ def test_a_choice_is_that_of_python(runs, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
+def test_scores_record_the_search_options(runs, test_set, tmp_path):
     copy = shutil.copytree(runs[0], tmp_path / "run")
     asked = [[], ["--ensemble", runs[1]], ["--utility", "bleu", "--beam-width", "3"]]
     for words in asked:
@@ -120,7 +120,7 @@ def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
         ("--utility bleu --picture p.png", "--picture cannot be given with --utility"),
     ],
 )
-def test_options_that_do_not_go_together_are_one_line(words, message, tmp_path, capsys):
+def test_incompatible_options_give_one_line_error(words, message, tmp_path, capsys):
     (tmp_path / "config.json").touch()  # of a run that is not read before
     words = [str(tmp_path) if word == "RUN" else word for word in words.split()]
     assert translate.main([str(tmp_path), *words]) == 2
@@ -128,7 +128,7 @@ def test_options_that_do_not_go_together_are_one_line(words, message, tmp_path, 
     assert message in error and error.count("\n") == 1
 
 
-def test_another_family_has_no_ensemble(runs, tmp_path, capsys):
+def test_ensemble_and_utility_are_refused_for_another_family(runs, tmp_path, capsys):
     copy = shutil.copytree(runs[0], tmp_path / "run")
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "family": "language-model"}))

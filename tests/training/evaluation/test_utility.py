@@ -18,7 +18,7 @@ def texts(seed, count):
 
 
 @pytest.mark.parametrize("name", UTILITIES)
-def test_the_figures_are_sacrebleus(name):
+def test_scores_equal_sacrebleu(name):
     ours, theirs = [*texts(1, 13), "", "."], [*texts(2, 7), "Ein", "Ja."]
     expected = [[ORACLES[name].sentence_score(a, [b]).score for b in theirs] for a in ours]
     found = UTILITIES[name](ours, theirs)

@@ -49,7 +49,7 @@ def score(side, pieces):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ids_are_the_originals(name, service_of):
+def test_token_ids_match_the_original(name, service_of):
     side = service_of(name).tokenizer.source
     expected = bert.answers(name)["ids"]
     theirs, ours = bert.piece_names(bert.folder(name)), bert.our_names(side)

@@ -26,7 +26,7 @@ COUNT = 2000
 OTHERS = {"xlm-roberta-masked": 0.01, "xlm-roberta-span": 0.01}
 
 
-def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
+def test_results_match_the_current_original_library(tmp_path, tmp_path_factory, monkeypatch):
     python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     program = SUPPORT / "bert_original.py"
     originals.written_by(python, program, tmp_path / "bert")

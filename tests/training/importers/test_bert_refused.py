@@ -31,7 +31,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_that_is_not_there_is_named(name, tmp_path, refused):
+def test_unsupported_option_is_refused(name, tmp_path, refused):
     folder = bert.copied("bert-classifier", tmp_path / "folder")
     changed(folder / "config.json", **{name: OPTIONS[name]})
     named = {
@@ -49,7 +49,7 @@ def test_an_option_that_is_not_there_is_named(name, tmp_path, refused):
 @pytest.mark.parametrize(
     "labels", [{"0": "one"}, {"0": "a", "1": "a"}, {"0": "a", "1": "b\tc"}, {"0": "a", "1": 5}, [1]]
 )
-def test_labels_that_make_no_table_are_named(labels, tmp_path, refused):
+def test_invalid_labels_are_refused(labels, tmp_path, refused):
     folder = bert.copied("bert-classifier", tmp_path / "folder")
     count = max(len(labels), 1)
     changed(folder / "config.json", id2label=labels)
@@ -74,7 +74,7 @@ OPTIONAL = ("tokenizer_config.json", "modules.json", "sentence_bert_config.json"
 
 
 @pytest.mark.parametrize(("name", "file"), FILES)
-def test_a_file_that_is_missing_or_damaged_is_named(name, file, tmp_path, refused):
+def test_missing_or_damaged_file_is_refused(name, file, tmp_path, refused):
     folder = bert.copied(name, tmp_path / "folder")
     content = (folder / file).read_bytes()
     damages = [b"\xff" * 99]
@@ -96,7 +96,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("said", TABLES)
-def test_a_vocabulary_that_does_not_fit_is_named(said, tmp_path, refused):
+def test_invalid_vocabulary_is_refused(said, tmp_path, refused):
     folder = bert.copied("bert-classifier", tmp_path / "folder")
     (folder / "vocab.txt").write_text(TABLES[said])
     assert said in refused(folder)
@@ -112,7 +112,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_of_the_tokenizer_is_named(name, tmp_path, refused):
+def test_unsupported_tokenizer_setting_is_refused(name, tmp_path, refused):
     folder = bert.copied("bert-classifier", tmp_path / "folder")
     changed(folder / "tokenizer_config.json", **{name: SETTINGS[name]})
     assert ("<new>" if name == "added_tokens_decoder" else name) in refused(folder)
@@ -137,7 +137,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("name", "option", "value", "said"), WHOLE)
-def test_an_option_of_tokenizer_json_is_named(name, option, value, said, tmp_path, refused):
+def test_unsupported_tokenizer_json_option_is_refused(name, option, value, said, tmp_path, refused):
     folder = bert.copied(name, tmp_path / "folder")
     changed(folder / "tokenizer.json", **{option: value})
     assert said in refused(folder)
@@ -157,13 +157,13 @@ MODULES = [
 
 
 @pytest.mark.parametrize(("file", "content", "said"), MODULES)
-def test_a_module_that_is_not_there_is_named(file, content, said, tmp_path, refused):
+def test_unsupported_module_or_pooling_is_refused(file, content, said, tmp_path, refused):
     folder = bert.copied("sentences", tmp_path / "folder")
     (folder / file).write_text(json.dumps(content))
     assert said in refused(folder)
 
 
-def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(tmp_path, refused):
+def test_missing_extra_misshapen_or_non_finite_weights_are_refused(tmp_path, refused):
     folder = bert.copied("bert-classifier", tmp_path / "folder")
     arrays = load_file(folder / "model.safetensors")
     name = "bert.encoder.layer.1.output.dense.weight"

@@ -51,7 +51,7 @@ def half_of(directory, kind, **changes):
     return config, half.weights(config, with_cross_attention=False)
 
 
-def test_an_encoder_of_a_span_reader_brings_the_vector_of_type_0(imported):
+def test_span_reader_encoder_adds_type_0_vector_to_positions(imported):
     """Only the tokens of a text have that type, so its vector is added to the positions."""
     directory = imported("bert-span")
     weights = run.model_weights(run.load_model(directory))
@@ -64,7 +64,7 @@ def test_an_encoder_of_a_span_reader_brings_the_vector_of_type_0(imported):
         np.testing.assert_array_equal(found[name], weights[name])
 
 
-def test_a_source_without_bos_begins_at_the_second_position(imported):
+def test_encoder_without_bos_drops_the_first_position(imported):
     directory = imported("bert-masked")
     weights = run.model_weights(run.load_model(directory))
     config, found = half_of(directory, TransformerConfig)
@@ -75,7 +75,7 @@ def test_a_source_without_bos_begins_at_the_second_position(imported):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pieces", ["lstm", "transformer"])
-def test_a_classifier_of_long_texts_in_pieces_by_one_command(pieces, imported, tmp_path):
+def test_long_text_classifier_in_pieces_is_trained_and_exported(pieces, imported, tmp_path):
     """Pieces of 200 tokens overlap by 50; an LSTM or a Transformer reads their vectors."""
     begun, texts = imported("bert-masked"), write_texts(tmp_path / "long.tsv", (150, 290))
     made = tmp_path / "made"

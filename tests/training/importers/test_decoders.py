@@ -51,7 +51,7 @@ def both(request, tmp_path_factory):
     return Both(request.param, tmp_path_factory.mktemp("imported") / "run")
 
 
-def test_texts_become_the_same_ids(both):
+def test_token_ids_match_the_original(both):
     lines = hard_lines(len(both.answers["ids"]))
     begin = [BOS] * (both.name in HAS_BOS)
     for line, ids, own in zip(
@@ -84,27 +84,27 @@ def test_the_settings_decide_which_parts_begin_with_a_space(space, tmp_path):
         assert found.decode().replace("> ", ">") == text.replace("</s>", "")
 
 
-def test_bytes_become_characters_again():
+def test_byte_pieces_are_decoded_to_characters():
     """Also beside bytes that are not UTF-8, which transformers drops."""
     side = llama.read(decoders.folder("llama2")).tokenizer.source
     ids = [side.byte_ids[n] for n in "中é".encode() + b"\xe4"]
     assert side.decode(tf.ragged.constant([ids], tf.int32)).numpy() == ["中é\ufffd".encode()]
 
 
-def test_ids_become_the_same_texts(both):
+def test_decoded_texts_match_the_original(both):
     ids = both.tokenizer.encode_source(hard_lines(len(both.answers["ids"])))
     texts = [text.decode() for text in both.tokenizer.decode(ids).numpy()]
     assert texts == both.answers["texts"]
 
 
-def test_prompts_become_the_same_ids(both):
+def test_prompt_ids_match_the_original(both):
     """With tokens of chat models, and for an empty text, which begins with bos."""
     prompts, _ = both.generator.writing.prompts(tf.constant(both.answers["prompts"]))
     for own, ids in zip(prompts.numpy(), both.answers["prompt_ids"], strict=True):
         assert [n for n in own.tolist() if n != PAD] == (both.ours(ids) or [BOS])
 
 
-def test_logits_are_the_originals(both):
+def test_logits_match_the_original(both):
     prompts = both.answers["prompt_ids"][1:]
     for ids, expected in zip(prompts, decoders.logits(both.name), strict=False):
         own = both.ours(ids[: len(expected)])
@@ -132,7 +132,7 @@ def test_greedy_search_continues_with_the_same_text(both):
 @pytest.mark.parametrize(
     "both", slow_or_nightly(["llama", "qwen2", "llama2"], ["llama2"]), indirect=True
 )
-def test_a_text_ends_with_each_of_the_originals_ends(both):
+def test_generation_also_stops_at_the_original_end_tokens(both):
     """Not only at our eos; and no search shows the end."""
     [end] = both.tokenizer.source.ends
     generator = load_service(both.directory)
@@ -191,7 +191,7 @@ def test_the_first_token_is_scored_after_bos(both):
     slow_or_nightly(["gpt2", "llama", "qwen2", "wide", "llama2"], ["gpt2", "llama2"]),
     indirect=True,
 )
-def test_the_export_is_verified_and_answers_alike(both, tmp_path):
+def test_export_passes_verification_and_gives_the_same_answers(both, tmp_path):
     options = [] if both.name in FAST else ["--quick"]
     assert saved_model.main([str(both.directory), str(tmp_path / "exported"), *options]) == 0
     loaded = tf.saved_model.load(str(tmp_path / "exported" / "1"))

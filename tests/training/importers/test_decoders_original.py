@@ -24,15 +24,15 @@ LINES, PROMPTS = 2000, 500
 MAXIMUM = 0.005
 
 
-def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
+def test_results_match_the_current_original_library(tmp_path, tmp_path_factory, monkeypatch):
     python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     program = SUPPORT / "decoder_original.py"
     originals.written_by(python, program, tmp_path / "decoders")
     monkeypatch.setattr(decoders.STORED, "root", tmp_path / "decoders")
     for name in decoders.FOLDERS:
         both = stored.Both(name, tmp_path / name)
-        stored.test_prompts_become_the_same_ids(both)
-        stored.test_logits_are_the_originals(both)
+        stored.test_prompt_ids_match_the_original(both)
+        stored.test_logits_match_the_original(both)
         compare(both, python, program, hard_lines(LINES), chat_lines(PROMPTS))
 
 

@@ -56,7 +56,7 @@ OF_LLAMA = [
     ("name", "option", "value", "said"),
     [*(("gpt2", *row) for row in OF_GPT_2), *(("llama", *row) for row in OF_LLAMA)],
 )
-def test_an_option_without_counterpart_is_named(name, option, value, said, tmp_path, refused):
+def test_unsupported_option_is_refused(name, option, value, said, tmp_path, refused):
     folder = decoders.copied(name, tmp_path / "folder")
     changed(folder / "config.json", **{option: value})
     if option == "eos_token_id":
@@ -65,13 +65,13 @@ def test_an_option_without_counterpart_is_named(name, option, value, said, tmp_p
 
 
 @pytest.mark.parametrize(("name", "window"), [("wide", 64), ("wide", "64"), ("qwen2", 64)])
-def test_a_window_that_slides_is_named(name, window, tmp_path, refused):
+def test_sliding_window_is_refused(name, window, tmp_path, refused):
     folder = decoders.copied(name, tmp_path / "folder")
     changed(folder / "config.json", sliding_window=window, use_sliding_window=True)
     assert "sliding_window must be None, or at least max_position" in refused(folder)
 
 
-def test_mistral_has_a_window_that_its_folder_does_not_name(tmp_path, refused):
+def test_default_sliding_window_of_mistral_is_refused(tmp_path, refused):
     folder = decoders.copied("wide", tmp_path / "folder")
     options = json.loads((folder / "config.json").read_text())
     del options["sliding_window"]
@@ -80,7 +80,7 @@ def test_mistral_has_a_window_that_its_folder_does_not_name(tmp_path, refused):
     assert "max_position_embeddings = 32768, got 4096" in refused(folder)
 
 
-def test_a_window_of_all_positions_is_none(tmp_path):
+def test_sliding_window_over_all_positions_is_accepted(tmp_path):
     folder = decoders.copied("wide", tmp_path / "folder")
     changed(folder / "config.json", sliding_window=128)
     assert import_hf.main([str(folder), str(tmp_path / "run")]) == 0
@@ -94,7 +94,7 @@ GENERATION = {
 
 
 @pytest.mark.parametrize("name", GENERATION)
-def test_an_option_of_generation_without_counterpart_is_named(name, tmp_path, refused):
+def test_unsupported_generation_option_is_refused(name, tmp_path, refused):
     folder = decoders.copied("gpt2", tmp_path / "folder")
     changed(folder / "generation_config.json", **{name: GENERATION[name]})
     assert name in refused(folder)
@@ -109,7 +109,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("name", "file"), FILES)
-def test_a_missing_or_damaged_file_is_named(name, file, tmp_path, refused):
+def test_missing_or_damaged_file_is_refused(name, file, tmp_path, refused):
     folder = decoders.copied(name, tmp_path / "folder")
     content = (folder / file).read_bytes()
     # Half of the merges may be valid merges too.
@@ -136,14 +136,14 @@ MERGES = [
 
 
 @pytest.mark.parametrize("merges", MERGES)
-def test_merges_that_make_no_pieces_are_named(merges, tmp_path, refused):
+def test_invalid_merges_are_refused(merges, tmp_path, refused):
     folder = decoders.copied("llama", tmp_path / "folder")
     write_json(folder / "tokenizer.json", lambda c: c["model"].update(merges=merges))
     error = refused(folder)
     assert "merge" in error and str(folder) in error
 
 
-def test_merges_in_a_circle_are_merges(tmp_path):
+def test_duplicate_merges_in_any_order_are_accepted(tmp_path):
     """A piece is made of two others, so a text only becomes shorter."""
     folder = decoders.copied("llama", tmp_path / "folder")
     path = folder / "tokenizer.json"
@@ -213,7 +213,7 @@ OF_PIECES = [
     ("name", "change", "said"),
     [*(("llama", *row) for row in TOKENIZERS), *(("tinyllama", *row) for row in OF_PIECES)],
 )
-def test_another_tokenizer_is_named(name, change, said, tmp_path, refused):
+def test_unsupported_tokenizer_json_is_refused(name, change, said, tmp_path, refused):
     folder = decoders.copied(name, tmp_path / "folder")
     write_json(folder / "tokenizer.json", change)
     assert said in refused(folder)
@@ -225,13 +225,13 @@ def test_another_tokenizer_is_named(name, change, said, tmp_path, refused):
      ("add_eos_token", True), ("eos_token", 5), ("added_tokens_decoder", {"a": {}})],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["gpt2", "llama2"])
-def test_a_setting_of_the_tokenizer_is_named(name, option, value, tmp_path, refused):
+def test_unsupported_tokenizer_setting_is_refused(name, option, value, tmp_path, refused):
     folder = decoders.copied(name, tmp_path / "folder")
     changed(folder / "tokenizer_config.json", **{option: value})
     assert ("'a' must be an id" if option == "added_tokens_decoder" else option) in refused(folder)
 
 
-def test_a_space_in_front_must_be_the_same_in_both_files(tmp_path, refused):
+def test_conflicting_add_prefix_space_is_refused(tmp_path, refused):
     folder = decoders.copied("gpt2-inner", tmp_path / "folder")
     changed(folder / "tokenizer_config.json", add_prefix_space=True)
     assert "add_prefix_space must be that of tokenizer.json, False, got True" in refused(folder)
@@ -252,7 +252,7 @@ PIECES = [
 
 
 @pytest.mark.parametrize(("change", "said"), PIECES)
-def test_another_sentencepiece_model_is_named(change, said, tmp_path, refused):
+def test_unsupported_sentencepiece_model_is_refused(change, said, tmp_path, refused):
     path = decoders.copied("llama2", tmp_path / "folder") / "tokenizer.model"
     model = ModelProto.FromString(path.read_bytes())
     change(model)
@@ -260,14 +260,14 @@ def test_another_sentencepiece_model_is_named(change, said, tmp_path, refused):
     assert said in refused(path.parent)
 
 
-def test_the_class_of_a_tokenizer_does_not_decide_what_tokenizer_json_says(tmp_path):
+def test_tokenizer_class_that_contradicts_tokenizer_json_is_accepted(tmp_path):
     """Some byte-level folders name the class of Llama 2."""
     folder = decoders.copied("wide", tmp_path / "folder")
     changed(folder / "tokenizer_config.json", tokenizer_class="LlamaTokenizerFast")
     assert import_hf.main([str(folder), str(tmp_path / "run")]) == 0
 
 
-def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(tmp_path, refused):
+def test_missing_extra_misshapen_or_non_finite_weights_are_refused(tmp_path, refused):
     folder = decoders.copied("wide", tmp_path / "folder")
     arrays = load_file(folder / "model.safetensors")
     name = "model.layers.1.self_attn.o_proj.weight"

@@ -48,7 +48,7 @@ def test_it_is_fine_tuned_and_exported(name, texts, tmp_path):
     assert len(run.load_service(made).generate(["the red"], top_k=1)) == 1
 
 
-def test_ctranslate2_is_for_translations(tmp_path, capsys):
+def test_ctranslate2_conversion_of_a_language_model_is_refused(tmp_path, capsys):
     assert import_hf.main([str(decoders.folder("gpt2")), str(tmp_path / "run")]) == 0
     assert to_ctranslate2.main([str(tmp_path / "run"), str(tmp_path / "made")]) != 0
     assert "language-model" in capsys.readouterr().err.splitlines()[-1]

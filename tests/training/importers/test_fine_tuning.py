@@ -66,7 +66,7 @@ def corpus(name, folder):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [*TRANSLATORS, *GENERATORS, *ENCODERS])
-def test_it_learns_goes_on_and_is_exported(name, tmp_path):
+def test_imported_model_is_fine_tuned_resumed_and_exported(name, tmp_path):
     begun, whole, run = tmp_path / "begun", tmp_path / "whole", tmp_path / "run"
     language = MULTILINGUAL.get(name.removeprefix("m2m100/"))
     options = ["--target-language", language] if language else []

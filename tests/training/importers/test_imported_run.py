@@ -75,7 +75,7 @@ def test_weights_that_are_stored_as_bfloat16_keep_their_values(tmp_path):
 @pytest.mark.parametrize(
     ("value", "is_kept"), [(1.0, True), (-(2.0**127), True), (1.0078125, True), (1.00390625, False)]
 )
-def test_a_matrix_is_compact_if_bfloat16_has_its_values(value, is_kept):
+def test_compact_uses_bfloat16_only_when_exact(value, is_kept):
     """bfloat16 has 8 bits of precision: 1 + 2**-7 but not 1 + 2**-8."""
     matrix = np.array([[1, 2, 3], [0.5, value, 0]], "float32")
     assert weights.compact(matrix).dtype == ("bfloat16" if is_kept else "float32")
@@ -85,7 +85,7 @@ def test_a_matrix_is_compact_if_bfloat16_has_its_values(value, is_kept):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["joint", "separate"])
-def test_ctranslate2_says_the_same(runs, name, tmp_path):
+def test_ctranslate2_gives_the_same_translations(runs, name, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     # The command compares log-probabilities before it writes the folder.
     assert to_ctranslate2.main([str(runs / name), str(tmp_path / "model")]) == 0

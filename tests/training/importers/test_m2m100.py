@@ -43,7 +43,7 @@ def both(request, tmp_path_factory):
     return Both(request.param, tmp_path_factory.mktemp("m2m100") / "run")
 
 
-def test_texts_become_the_same_ids(both):
+def test_token_ids_match_the_original(both):
     """Except if a text looks like a code, which is text here; and if a space at its end is a
     piece, which no version of SentencePiece writes."""
     *texts, blank, coded = both.answers["sources"]
@@ -68,7 +68,7 @@ def test_texts_become_the_same_ids(both):
         )
 
 
-def test_targets_become_the_same_ids(both):
+def test_target_ids_match_the_original_except_unknown(both):
     for pair in both.pairs:
         found = both.encoded("target", both.answers["targets"], pair)
         expected = [both.ours(ids) for ids in both.answers[pair]["target_ids"]]
@@ -78,7 +78,7 @@ def test_targets_become_the_same_ids(both):
         assert [found[n] for n in known] == [expected[n] for n in known]
 
 
-def test_logits_and_encoder_states_are_the_originals(both):
+def test_logits_and_encoder_states_match_the_original(both):
     theirs, ours = list(both.known), list(both.known.values())
     stored = m2m100.states(both.name)
     assert len(stored) == 12

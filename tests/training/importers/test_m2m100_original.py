@@ -15,7 +15,7 @@ from training import import_hf
 pytestmark = pytest.mark.nightly
 
 
-def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
+def test_results_match_the_current_original_library(tmp_path, tmp_path_factory, monkeypatch):
     python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     originals.written_by(python, SUPPORT / "m2m100_original.py", tmp_path / "m2m100")
     monkeypatch.setattr(m2m100.STORED, "root", tmp_path / "m2m100")

@@ -46,7 +46,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_is_named(name, folder, refused):
+def test_unsupported_option_is_refused(name, folder, refused):
     at = folder("m2m")
     marian.changed(at / "config.json", **{name: OPTIONS[name]})
     assert name in refused("m2m", at)
@@ -55,7 +55,7 @@ def test_an_option_is_named(name, folder, refused):
 @pytest.mark.parametrize(
     "name, value", [("do_sample", True), ("forced_bos_token_id", 7), ("forced_bos_token_id", [7])]
 )
-def test_an_option_of_a_generation_is_named(name, value, folder, refused):
+def test_unsupported_generation_option_is_refused(name, value, folder, refused):
     at = folder("m2m")
     marian.changed(at / "generation_config.json", **{name: value})
     assert name in refused("m2m", at)
@@ -71,14 +71,14 @@ def test_an_option_of_a_generation_is_named(name, value, folder, refused):
         ("nllb", "legacy_behaviour", True),
     ],
 )
-def test_an_option_of_the_tokenizer_is_named(family, name, value, folder, refused):
+def test_unsupported_tokenizer_setting_is_refused(family, name, value, folder, refused):
     at = folder(family)
     marian.changed(at / "tokenizer_config.json", **{name: value})
     said = refused(family, at)
     assert ("<new>" if name == "added_tokens_decoder" else name) in said
 
 
-def test_a_language_is_named(folder, refused):
+def test_invalid_or_missing_language_is_refused(folder, refused):
     at = folder("small100")
     assert "source_language must be None" in refused("small100", at, "--source-language", "en")
     assert "target_language must be one of af, am," in refused(
@@ -110,7 +110,7 @@ def test_a_language_is_named(folder, refused):
         ("m2m", "model.safetensors", b"\x00" * 64),
     ],
 )
-def test_a_damaged_file_is_named(family, file, content, folder, refused):
+def test_missing_or_damaged_file_is_refused(family, file, content, folder, refused):
     at = folder(family)
     (at / file).unlink()
     if content is not None:
@@ -120,7 +120,7 @@ def test_a_damaged_file_is_named(family, file, content, folder, refused):
     assert file in said or instead[file] in said
 
 
-def test_tokenizer_json_with_other_values_is_named(folder, refused):
+def test_invalid_tokenizer_json_is_refused(folder, refused):
     at = folder("whole")
     whole = json.loads((at / "tokenizer.json").read_text())
     vocabulary, charsmap = whole["model"]["vocab"], whole["normalizer"]["normalizers"][0]
@@ -144,7 +144,7 @@ def test_tokenizer_json_with_other_values_is_named(folder, refused):
 @pytest.mark.parametrize(
     "change", ["missing", "more", "shape", "nan", "bias", "positions", "integers"]
 )
-def test_a_weight_is_named(change, folder, refused):
+def test_error_names_an_invalid_weight(change, folder, refused):
     at, name = folder("m2m"), "model.encoder.layers.1.fc1.weight"
     arrays = load_file(at / "model.safetensors")
     if change == "missing":

@@ -44,7 +44,7 @@ def test_a_request_without_languages_gets_those_of_the_run(translator, by_langua
     assert len({one[0] for one in by_language.values()}) == 3 and by_language["de"][3] == ""
 
 
-def test_other_defaults_are_options_of_a_service(directory, by_language):
+def test_default_languages_can_be_set_when_loading(directory, by_language):
     other = tfformer.load_translator(directory, target_language="fr", source_language="en")
     assert other.translate(TEXTS) == by_language["fr"]
     with pytest.raises(ValueError, match="target_language must be one of af, am, .*, got 'xx'"):
@@ -62,7 +62,7 @@ def test_each_row_may_have_languages_of_its_own(translator, by_language):
     assert [text.decode() for text in found["translation"].numpy()] == expected
 
 
-def test_unknown_languages_are_named(translator):
+def test_error_names_an_unknown_language(translator):
     serve = translator.functions["serving_default"]
     for name in ("source_language", "target_language"):
         rule = f"{name} must be a language of the model, such as"
@@ -91,7 +91,7 @@ def test_a_document_is_translated_into_its_language(translator, by_language):
 
 
 @pytest.mark.slow
-def test_every_search_begins_with_the_code(translator):
+def test_every_search_begins_with_the_language_code(translator):
     text, asked = tf.constant(TEXTS[:3]), {"target_language": tf.constant(["fr"])}
     languages = translator.tokenizer.target.languages
     found = translator.functions["beam_search"](text, **asked, beam_width=3)
@@ -111,7 +111,7 @@ def test_every_search_begins_with_the_code(translator):
     assert all(one.startswith(b"le lac") for one in begun["translation"].numpy())
 
 
-def test_segmentations_are_drawn_behind_the_code(translator):
+def test_sampled_segmentations_begin_with_the_language_code(translator):
     side = translator.tokenizer.target
     draw = side.sampler(0.3)
     found = draw([b"das rote Haus"] * 9, longest=64, seed=3)

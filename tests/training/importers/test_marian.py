@@ -43,7 +43,7 @@ def both(request, tmp_path_factory):
     return Both(request.param, tmp_path_factory.mktemp("marian") / "run")
 
 
-def test_texts_become_the_same_ids(both):
+def test_token_ids_match_the_original(both):
     found = both.tokenizer.encode_source(tf.constant(both.answers["sources"])).to_list()
     extra = {n for n in range(both.tokenizer.source_vocabulary_size)}
     extra -= set(marian.our_ids(both.name, "source", both.tokenizer).values())
@@ -53,7 +53,7 @@ def test_texts_become_the_same_ids(both):
         assert ids == both.ours("source", expected)
 
 
-def test_targets_become_the_same_ids_but_for_unknown_ones(both):
+def test_target_ids_match_the_original_except_unknown(both):
     found = both.tokenizer.encode_target(tf.constant(both.answers["targets"])).to_list()
     known = 0
     for ids, expected in zip(found, both.answers["target_ids"], strict=True):
@@ -64,7 +64,7 @@ def test_targets_become_the_same_ids_but_for_unknown_ones(both):
     assert known or both.name == "separate"
 
 
-def test_logits_are_the_originals(both):
+def test_logits_match_the_original(both):
     known = marian.our_ids(both.name, "target", both.tokenizer)
     # One folder has renormalize_logits, so pad is not counted there.
     known = {n: own for n, own in known.items() if own != BOS or both.name != "joint"}
@@ -139,7 +139,7 @@ def codes():
     return importer.read(marian.folder("codes")).tokenizer
 
 
-def test_a_code_is_one_id_in_front_of_a_text_and_text_elsewhere(codes):
+def test_language_code_is_one_id_only_at_text_start(codes):
     side = codes.source
     names = side.pieces
     ids = side.encode(tf.constant(["a tree", ">>de<< a tree", ">>xx<<a tree", "a >>de<< tree"]))
@@ -150,7 +150,7 @@ def test_a_code_is_one_id_in_front_of_a_text_and_text_elsewhere(codes):
     assert codes.decode(tf.constant([coded])).numpy() == [b">>de<< a tree"]
 
 
-def test_subwords_are_drawn_behind_a_code(codes):
+def test_subword_sampling_keeps_the_language_code(codes):
     draw = codes.source.sampler(0.1)
     texts = [b">>de<< the old house", b"the old house", b">>xx<< the old house"] * 9
     found = draw(texts, longest=64, seed=3)
@@ -162,7 +162,7 @@ def test_subwords_are_drawn_behind_a_code(codes):
 
 
 @pytest.mark.slow
-def test_each_sentence_of_a_document_has_the_code_of_the_document(tmp_path):
+def test_language_code_of_a_document_applies_to_each_sentence(tmp_path):
     both = Both("codes", tmp_path / "run")
     texts, documents, expected = both.answers["sources"], [], []
     for code in (">>de<< ", ">>fr<< "):
@@ -175,7 +175,7 @@ def test_each_sentence_of_a_document_has_the_code_of_the_document(tmp_path):
     assert not any(found["truncated"].numpy())
 
 
-def test_one_spm_for_both_sides_is_one_tokenizer(tmp_path):
+def test_equal_source_and_target_spm_give_a_shared_tokenizer(tmp_path):
     folder = marian.copied("codes", tmp_path / "folder")
     (folder / "target.spm").write_bytes((folder / "source.spm").read_bytes())
     tokenizer = importer.read(folder).tokenizer
@@ -183,7 +183,7 @@ def test_one_spm_for_both_sides_is_one_tokenizer(tmp_path):
     assert not importer.read(marian.folder("codes")).tokenizer.is_shared
 
 
-def test_what_the_sources_table_lacks_is_no_concern_of_a_target_with_its_own(tmp_path):
+def test_piece_missing_from_the_source_table_does_not_change_targets(tmp_path):
     before = importer.read(marian.folder("separate")).tokenizer
     folder = marian.copied("separate", tmp_path / "folder")
     table = json.loads((folder / "vocab.json").read_text())
@@ -202,7 +202,7 @@ def test_what_the_sources_table_lacks_is_no_concern_of_a_target_with_its_own(tmp
     assert after.source_vocabulary_size == before.source_vocabulary_size + 1
 
 
-def test_what_the_source_cannot_spell_is_looked_up_in_the_table(tmp_path):
+def test_characters_unknown_to_sentencepiece_are_looked_up_in_the_vocabulary(tmp_path):
     """As in the original, where SentencePiece returns an unknown character itself."""
     tokenizer = importer.read(marian.folder("joint")).tokenizer
     original = sentencepiece.SentencePieceProcessor(
@@ -219,7 +219,7 @@ def test_what_the_source_cannot_spell_is_looked_up_in_the_table(tmp_path):
     assert names.count("ß") == 3 and "<unk>" in names
 
 
-def test_ids_that_must_not_be_said_are_not(tmp_path):
+def test_bad_words_ids_are_excluded_by_the_output_bias(tmp_path):
     folder = marian.copied("joint", tmp_path / "folder")
     path = folder / "generation_config.json"
     table = json.loads((folder / "vocab.json").read_text())
@@ -233,7 +233,7 @@ def test_ids_that_must_not_be_said_are_not(tmp_path):
         np.testing.assert_array_equal(before.weights[name], after.weights[name])
 
 
-def test_a_unit_of_the_narrower_feed_forward_layer_does_nothing(both):
+def test_narrower_feed_forward_layer_is_padded_with_zeros(both):
     if both.name == "separate":
         layer = both.model.encoder.layers[0].feed_forward
         assert layer.d_ff == 19 and not np.any(layer.outer.kernel.numpy()[13:])

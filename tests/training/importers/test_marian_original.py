@@ -17,7 +17,7 @@ from training import import_marian
 pytestmark = pytest.mark.nightly
 
 
-def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
+def test_results_match_the_current_original_library(tmp_path, tmp_path_factory, monkeypatch):
     python = originals.python_of("HUGGING_FACE", tmp_path_factory)
     originals.written_by(python, SUPPORT / "marian_original.py", tmp_path / "marian")
     monkeypatch.setattr(marian.STORED, "root", tmp_path / "marian")

@@ -39,7 +39,7 @@ def both(request, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_texts_become_the_same_ids(both):
+def test_token_ids_match_the_original(both):
     found = both.tokenizer.encode_source(tf.constant(both.answers["sources"])).to_list()
     size = len(opennmt.our_ids(both.name, "source"))
     for ids, expected in zip(found, both.answers["source_ids"], strict=True):
@@ -50,7 +50,7 @@ def test_texts_become_the_same_ids(both):
 
 
 @pytest.mark.slow
-def test_logits_are_the_originals(both):
+def test_logits_match_the_original(both):
     known = opennmt.our_ids(both.name, "target")
     sources = both.tokenizer.encode_source(tf.constant(both.answers["sources"])).to_list()
     compared = 0
@@ -75,7 +75,7 @@ def letters(text):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("search", ["greedy", "beam"])
-def test_texts_and_scores_are_the_originals(both, search):
+def test_texts_and_scores_match_the_original(both, search):
     answers = both.answers
     # In the original, a hypothesis at the maximum length does not end; here it does.
     ended = [n for n, text in enumerate(answers[search]) if len(text) < 100]
@@ -94,7 +94,7 @@ def test_texts_and_scores_are_the_originals(both, search):
 
 
 @pytest.mark.slow
-def test_no_answer_depends_on_the_eos_that_the_encoder_does_not_see(tmp_path):
+def test_output_ignores_masked_source_eos_and_padding(tmp_path):
     """Nor on other rows of the batch: padding is hidden in the same way."""
     assert import_opennmt.main(opennmt.words("words", tmp_path / "run")) == 0
     translator = tfformer.load_translator(tmp_path / "run")
@@ -143,14 +143,14 @@ def test_sinusoids_by_hand():
         ('model = lambda: models.get_model_from_catalog("LuongAttention")', None, None),
     ],
 )  # fmt: skip
-def test_a_description_is_read_and_not_run(tmp_path, text, heads, activation):
+def test_model_description_is_parsed_without_running_it(tmp_path, text, heads, activation):
     path = tmp_path / "model_description.py"
     path.write_text(text)
     assert read_description(path)[1:3] == (heads, activation)
 
 
 @pytest.mark.parametrize("name", ["ScalingNmtEnDe", "ScalingNmtEnFr", "TransformerBig", "Mine"])
-def test_what_ends_a_source_is_read_from_the_catalog(name, tmp_path):
+def test_source_eos_is_read_from_the_catalog(name, tmp_path):
     """`auto_config` of both ScalingNmt models has `source_sequence_controls: {end: true}`."""
     folder = opennmt.copied("words", tmp_path / "folder")
     (folder / "model_description.py").write_text(f"model = get_model_from_catalog('{name}')")
@@ -181,7 +181,7 @@ def model_of(words):
     return Path(words[words.index("--sentencepiece") + 1])
 
 
-def test_what_an_optimizer_remembers_is_no_weight(tmp_path, capsys):
+def test_optimizer_slots_in_a_checkpoint_are_ignored(tmp_path, capsys):
     """Training writes it into the checkpoint; the imported model is the same."""
     folder = opennmt.copied("words", tmp_path / "folder")
     opennmt.rewrite(folder, lambda arrays: arrays | {
@@ -198,7 +198,7 @@ def test_what_an_optimizer_remembers_is_no_weight(tmp_path, capsys):
         np.testing.assert_array_equal(one, other)
 
 
-def test_an_average_is_described_above_it(tmp_path):
+def test_averaged_checkpoint_uses_the_description_of_its_parent_folder(tmp_path):
     folder = opennmt.copied("words", tmp_path / "folder")
     average = folder / "avg"
     average.mkdir()
@@ -210,7 +210,7 @@ def test_an_average_is_described_above_it(tmp_path):
     assert (config.num_heads, config.activation) == (3, "gelu")
 
 
-def test_what_looks_like_a_code_is_text(tmp_path):
+def test_text_like_a_language_code_is_tokenized_as_text(tmp_path):
     """Codes before a text exist only for Marian, not for OpenNMT-tf."""
     import io
 

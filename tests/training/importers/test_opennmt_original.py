@@ -12,13 +12,13 @@ from paths import SUPPORT
 pytestmark = pytest.mark.nightly
 
 
-def test_the_original_of_today_says_what_the_run_says(tmp_path, tmp_path_factory, monkeypatch):
+def test_results_match_the_current_original_library(tmp_path, tmp_path_factory, monkeypatch):
     python = originals.python_of("OPENNMT", tmp_path_factory)
     program, folder = SUPPORT / "opennmt_original.py", tmp_path / "opennmt"
     originals.written_by(python, program, folder, "--steps", "500")
     monkeypatch.setattr(opennmt, "DATA", tmp_path)
     for name in opennmt.FOLDERS:
         both = stored.Both(name, tmp_path / name)
-        stored.test_texts_become_the_same_ids(both)
-        stored.test_logits_are_the_originals(both)
-        stored.test_texts_and_scores_are_the_originals(both, "greedy")
+        stored.test_token_ids_match_the_original(both)
+        stored.test_logits_match_the_original(both)
+        stored.test_texts_and_scores_match_the_original(both, "greedy")

@@ -29,7 +29,7 @@ def refused(tmp_path, capsys):
     return run
 
 
-def test_a_checkpoint_that_is_missing_or_damaged_is_named(tmp_path, refused):
+def test_missing_or_damaged_checkpoint_is_refused(tmp_path, refused):
     folder = opennmt.copied("joint", tmp_path / "folder")
     index = next(folder.glob("*.index"))
     content = index.read_bytes()
@@ -40,7 +40,7 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_named(tmp_path, refused):
     assert "must be a model directory with a checkpoint, got none" in refused("joint", folder)
 
 
-def test_bytes_that_changed_are_found(tmp_path, refused):
+def test_corrupted_checkpoint_data_is_refused(tmp_path, refused):
     folder = opennmt.copied("words", tmp_path / "folder")
     data = next(folder.glob("*.data-*"))
     content = bytearray(data.read_bytes())
@@ -50,7 +50,7 @@ def test_bytes_that_changed_are_found(tmp_path, refused):
 
 
 @pytest.mark.parametrize("pattern", ["checkpoint", "*.index", "*.data-*"])
-def test_a_checkpoint_of_pipes_is_named(pattern, tmp_path, refused):
+def test_checkpoint_file_that_is_a_pipe_is_refused(pattern, tmp_path, refused):
     folder = opennmt.copied("words", tmp_path / "folder")
     path = next(folder.glob(pattern))
     path.unlink()
@@ -85,7 +85,9 @@ def test_a_checkpoint_of_pipes_is_named(pattern, tmp_path, refused):
         ("words", "model_description.py", "lambda", "lambda lambda", "is no Python"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said_in_a_line(tmp_path, refused, name, file, old, new, message):
+def test_invalid_vocabulary_or_description_is_refused(
+    tmp_path, refused, name, file, old, new, message
+):
     folder = opennmt.copied(name, tmp_path / "folder")
     text = (folder / file).read_text()
     assert old in text
@@ -94,7 +96,7 @@ def test_what_does_not_fit_is_said_in_a_line(tmp_path, refused, name, file, old,
     assert message in said
 
 
-def test_weights_that_do_not_fit_are_named(tmp_path, refused):
+def test_invalid_weights_are_refused(tmp_path, refused):
     inner = f"model/encoder/layers/0/ffn/layer/inner/bias{opennmt.SUFFIX}"
     table = f"model/examples_inputter/features_inputter/embedding{opennmt.SUFFIX}"
     for n, (change, said) in enumerate(
@@ -115,7 +117,7 @@ def test_weights_that_do_not_fit_are_named(tmp_path, refused):
         assert said in refused("words", folder)
 
 
-def test_a_vocabulary_of_another_sentencepiece_model_is_named(tmp_path, refused):
+def test_vocabulary_of_another_sentencepiece_model_is_refused(tmp_path, refused):
     folder = opennmt.copied("joint", tmp_path / "folder")
     path = folder / "joint.vocab"
     lines = path.read_text().splitlines()
@@ -125,14 +127,14 @@ def test_a_vocabulary_of_another_sentencepiece_model_is_named(tmp_path, refused)
     assert f"{path} must have pieces of {folder / 'joint.model'}, got none of its " in said
 
 
-def test_a_description_that_is_nested_deep_is_named(tmp_path, refused):
+def test_deeply_nested_description_is_refused(tmp_path, refused):
     folder = opennmt.copied("words", tmp_path / "folder")
     deep = "model = lambda: Transformer(ffn_activation=" + "-" * 900 + "x)"
     (folder / "model_description.py").write_text(deep)
     assert "model_description.py must not be nested so deep" in refused("words", folder)
 
 
-def test_a_sentencepiece_model_that_is_none_is_named(tmp_path, refused):
+def test_invalid_sentencepiece_model_is_refused(tmp_path, refused):
     folder = opennmt.copied("joint", tmp_path / "folder")
     (folder / "joint.model").write_bytes(b"none")
     assert "joint.model must be a SentencePiece model" in refused("joint", folder)
@@ -149,18 +151,18 @@ def test_a_sentencepiece_model_that_is_none_is_named(tmp_path, refused):
         (["--num-heads", "0"], "--num-heads"),
     ],
 )
-def test_wrong_usage_is_said_in_a_line(refused, more, message):
+def test_wrong_usage_is_refused(refused, more, message):
     assert message in refused("words", opennmt.folder("words"), *more, code=2)
 
 
-def test_a_run_that_is_there_stays(tmp_path, capsys):
+def test_existing_run_folder_is_not_touched(tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()
     assert import_opennmt.main(opennmt.words("words", run)) == 1
     assert "RUN must not exist yet" in capsys.readouterr().err and not list(run.iterdir())
 
 
-def test_lines_of_a_vocabulary_are_words_whatever_they_look_like(tmp_path):
+def test_vocabulary_is_split_at_newlines_only(tmp_path):
     path = tmp_path / "words.vocab"
     path.write_bytes("<blank>\n<s>\n</s>\na\u2028b\n \nc\r\n".encode())
     assert read_vocabulary(path) == ["<blank>", "<s>", "</s>", "a\u2028b", " ", "c"]

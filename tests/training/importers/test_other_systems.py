@@ -25,7 +25,7 @@ from training.importers.recognise import described
         ({"format": 1, "sha256": {}}, "a run, which needs no import"),
     ],
 )
-def test_another_family_is_named_with_what_reads_it(config, said, tmp_path, capsys):
+def test_error_names_the_family_and_the_command_that_reads_it(config, said, tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert import_marian.main([str(tmp_path), str(tmp_path / "run")]) == 1
     assert said in (error := capsys.readouterr().err.splitlines()[-1])
@@ -35,7 +35,7 @@ def test_another_family_is_named_with_what_reads_it(config, said, tmp_path, caps
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_the_importers_name_each_other(tmp_path):
+def test_described_names_the_import_command_of_a_folder(tmp_path):
     assert "tfformer import-opennmt" in described(opennmt.folder("words"))
     assert "tfformer import`" in described(marian.folder("joint"))
     assert described(tmp_path) == "a folder without config.json"

@@ -67,13 +67,13 @@ GENERATION = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_that_is_not_there_is_named(name, tmp_path, refused):
+def test_unsupported_option_is_refused(name, tmp_path, refused):
     folder = marian.copied("joint", tmp_path / "folder")
     marian.changed(folder / "config.json", **{name: OPTIONS[name]})
     assert name in refused(folder)
 
 
-def test_words_that_are_no_lists_are_named(tmp_path, refused):
+def test_invalid_bad_words_ids_are_refused(tmp_path, refused):
     folder = marian.copied("joint", tmp_path / "folder")
     for words in (5, [5], [["5"]], [[999]]):
         marian.changed(folder / "generation_config.json", bad_words_ids=words)
@@ -81,7 +81,7 @@ def test_words_that_are_no_lists_are_named(tmp_path, refused):
 
 
 @pytest.mark.parametrize("name", GENERATION)
-def test_an_option_of_generation_that_is_not_there_is_named(name, tmp_path, refused):
+def test_unsupported_generation_option_is_refused(name, tmp_path, refused):
     folder = marian.copied("joint", tmp_path / "folder")
     marian.changed(folder / "generation_config.json", **{name: GENERATION[name]})
     assert name in refused(folder)
@@ -90,7 +90,7 @@ def test_an_option_of_generation_that_is_not_there_is_named(name, tmp_path, refu
 @pytest.mark.parametrize(
     "name", ["config.json", "source.spm", "target.spm", "vocab.json", "model.safetensors"]
 )
-def test_a_file_that_is_missing_or_damaged_is_named(name, tmp_path, refused):
+def test_missing_or_damaged_file_is_refused(name, tmp_path, refused):
     folder = marian.copied("joint", tmp_path / "folder")
     content = (folder / name).read_bytes()
     for damaged in (b"", content[: len(content) // 2], b"\xff" * 99):
@@ -100,7 +100,7 @@ def test_a_file_that_is_missing_or_damaged_is_named(name, tmp_path, refused):
     assert name in refused(folder)
 
 
-def test_a_table_that_does_not_fit_is_named(tmp_path, refused):
+def test_invalid_vocabulary_is_refused(tmp_path, refused):
     folder = marian.copied("joint", tmp_path / "folder")
     table = json.loads((folder / "vocab.json").read_text())
     first, second, *_ = (piece for piece in table if not piece.startswith("<"))
@@ -111,7 +111,7 @@ def test_a_table_that_does_not_fit_is_named(tmp_path, refused):
         assert "vocab.json must have" in refused(folder)
 
 
-def test_a_sentencepiece_model_of_another_table_is_named(tmp_path, refused):
+def test_sentencepiece_model_of_another_vocabulary_is_refused(tmp_path, refused):
     folder = marian.copied("separate", tmp_path / "folder")
     path = folder / "target_vocab.json"
     table = json.loads(path.read_text())
@@ -122,7 +122,7 @@ def test_a_sentencepiece_model_of_another_table_is_named(tmp_path, refused):
     assert said in refused(folder)
 
 
-def test_what_the_tokenizer_adds_to_the_tables_is_named(tmp_path, refused):
+def test_tokens_added_to_the_vocabulary_are_refused(tmp_path, refused):
     folder = marian.copied("joint", tmp_path / "folder")
     path = folder / "added_tokens.json"
     path.write_text('{"<foo>": 40}')
@@ -150,7 +150,7 @@ def own(tmp_path):
     return folder, lambda arrays: save_file(arrays, path), load_file(path)
 
 
-def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(own, refused):
+def test_missing_extra_misshapen_or_non_finite_weights_are_refused(own, refused):
     folder, write, arrays = own
     name = "model.encoder.layers.0.fc1.weight"
     write({key: array for key, array in arrays.items() if key != name})
@@ -169,7 +169,7 @@ def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(own, 
     assert "embed_positions.weight must be sinusoids" in refused(folder)
 
 
-def test_a_safetensors_file_whose_header_lies_is_named(tmp_path):
+def test_safetensors_file_with_a_false_header_is_refused(tmp_path):
     path, array = tmp_path / "file.safetensors", np.arange(6, dtype="float32").reshape(2, 3)
     entry = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
     marian.write_safetensors(path, {"a": array}, b=entry)  # two arrays with the same bytes
@@ -181,7 +181,7 @@ def test_a_safetensors_file_whose_header_lies_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocab.json", "source.spm", "model.safetensors"])
-def test_a_file_without_an_end_or_too_large_is_named(name, tmp_path, refused):
+def test_too_large_or_endless_file_is_refused(name, tmp_path, refused):
     folder = marian.copied("joint", tmp_path / "folder")
     path = folder / name
     os.truncate(path, 2**43)
@@ -230,7 +230,7 @@ def test_a_hostile_pickle_runs_nothing(packed, protocol, tmp_path, refused):
 
 
 @pytest.mark.parametrize("call", ["builtins eval", "builtins getattr", "torch load", "os system"])
-def test_no_other_name_is_found(call, tmp_path):
+def test_pickle_naming_a_forbidden_function_is_refused(call, tmp_path):
     path = tmp_path / "pytorch_model.bin"
     module, name = call.split()
     path.write_bytes(zipped(f"c{module}\n{name}\n(S'1'\ntR.".encode()))
@@ -238,7 +238,7 @@ def test_no_other_name_is_found(call, tmp_path):
         read_torch(path)
 
 
-def test_a_pickle_changes_nothing_of_the_functions_that_it_names(tmp_path):
+def test_pickle_cannot_change_the_functions_it_names(tmp_path):
     path, state = tmp_path / "pytorch_model.bin", b"N}U\x05trap!K\x01s\x86b"
     path.write_bytes(zipped(b"\x80\x02ctorch._utils\n_rebuild_parameter\n" + state + b"."))
     with pytest.raises(ValueError, match="must be a dictionary of tensors, got function"):
@@ -283,7 +283,7 @@ LONG_LIST = b"](" + b"]" * 1000 + b"e"
         "a dictionary of long lists", "many dictionaries", "many arguments",
     ],
 )  # fmt: skip
-def test_a_pickle_that_would_not_end_or_reaches_further_is_refused(pickled, said, tmp_path):
+def test_too_costly_or_invalid_pickle_is_refused(pickled, said, tmp_path):
     path = tmp_path / "pytorch_model.bin"
     path.write_bytes(zipped(b"\x80\x02" + pickled))
     with pytest.raises(ValueError, match=said):
@@ -291,7 +291,7 @@ def test_a_pickle_that_would_not_end_or_reaches_further_is_refused(pickled, said
 
 
 @pytest.mark.parametrize("name", ["separate", "codes"])
-def test_a_file_of_pytorch_that_is_cut_short_or_changed(name, tmp_path):
+def test_truncated_pytorch_file_is_refused(name, tmp_path):
     content = (marian.folder(name) / "pytorch_model.bin").read_bytes()
     path = tmp_path / "pytorch_model.bin"
     for size in (0, 1, 2, 9, 100, len(content) // 2, len(content) - 1):
@@ -320,7 +320,7 @@ def test_tensors_outside_their_storage_are_refused(tmp_path):
             read_torch(path)
 
 
-def test_a_storage_that_many_tensors_share_is_refused(tmp_path):
+def test_storage_shared_by_too_many_tensors_is_refused(tmp_path):
     """A model with one table has it under four names; with more names, a small file would become
     large."""
     path = tmp_path / "pytorch_model.bin"
@@ -350,7 +350,7 @@ def test_storages_that_share_bytes_are_refused(tmp_path):
         read_torch(path)
 
 
-def test_a_pickle_of_more_than_tensors_need_is_not_read(tmp_path):
+def test_too_large_pickle_is_refused(tmp_path):
     path = tmp_path / "pytorch_model.bin"
     path.write_bytes(zipped(b"\x80\x02}" + b"0" * 2_000_000 + b"."))
     with pytest.raises(ValueError, match="data.pkl must have at most 2,000,000 bytes"):
@@ -360,14 +360,14 @@ def test_a_pickle_of_more_than_tensors_need_is_not_read(tmp_path):
 # The folder and the run.
 
 
-def test_a_run_that_is_there_is_not_touched(tmp_path, capsys):
+def test_existing_run_folder_is_not_touched(tmp_path, capsys):
     (tmp_path / "run").mkdir()
     assert import_marian.main([str(marian.folder("joint")), str(tmp_path / "run")]) == 1
     assert "RUN must not exist yet" in capsys.readouterr().err
     assert not list((tmp_path / "run").iterdir())
 
 
-def test_a_name_of_the_hub_is_fetched(tmp_path, monkeypatch, capsys):
+def test_model_name_is_fetched_from_the_hub(tmp_path, monkeypatch, capsys):
     asked = []
 
     def snapshot_download(name, revision, allow_patterns):
@@ -396,7 +396,7 @@ def test_a_name_of_the_hub_is_fetched(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "other").exists()
 
 
-def test_matrices_that_should_be_one_and_are_two_are_named(own, refused):
+def test_different_values_of_tied_matrices_are_refused(own, refused):
     folder, write, arrays = own
     shared = arrays["model.shared.weight"]
     write({**arrays, "lm_head.weight": shared + 1})

@@ -51,7 +51,7 @@ def both(request, tmp_path_factory):
     return Both(request.param, tmp_path_factory.mktemp("imported") / "run")
 
 
-def test_texts_become_the_same_ids(both):
+def test_token_ids_match_the_original(both):
     found = both.tokenizer.encode_source(tf.constant(both.answers["sources"])).to_list()
     for n in both.alike():
         assert found[n] == both.ours(both.answers["source_ids"][n])
@@ -69,7 +69,7 @@ def test_unknown_characters_are_bytes_if_the_vocabulary_has_them(both):
             assert ids == [n for n in both.ours(expected) if n != UNK]
 
 
-def test_logits_are_the_originals(both):
+def test_logits_match_the_original(both):
     pairs = zip(both.answers["source_ids"], both.answers["target_ids"], strict=False)
     for (source, target), expected in zip(pairs, seq2seq.logits(both.name), strict=False):
         inputs = {
@@ -149,7 +149,7 @@ def test_the_run_keeps_the_options(both):
 
 
 @pytest.mark.slow
-def test_every_text_of_bart_begins_with_a_piece_that_is_in_no_text(tmp_path):
+def test_bart_texts_begin_with_a_reserved_start_piece(tmp_path):
     both = Both("bart/bart", tmp_path / "run")
     begin = both.tokenizer.source.first
     ids = both.tokenizer.encode_source(["a tree", "<s>", ""]).to_list()
@@ -168,7 +168,7 @@ def test_every_text_of_bart_begins_with_a_piece_that_is_in_no_text(tmp_path):
     assert total / n**2.0 == pytest.approx(float(found["score"][0]), abs=1e-4)
 
 
-def test_limits_and_forms_of_a_model_whose_targets_begin_with_a_given_token(tmp_path):
+def test_model_with_a_forced_first_token_refuses_shortlist_and_language(tmp_path):
     both = Both("bart/bart", tmp_path / "run")
     found = both.translator.functions["beam_search"](
         tf.constant(both.answers["sources"][:2]), max_length=tf.constant(1)
@@ -184,7 +184,7 @@ def test_limits_and_forms_of_a_model_whose_targets_begin_with_a_given_token(tmp_
 
 
 @pytest.mark.parametrize("name", slow_or_nightly(["bart/bart", "t5/flan"], ["t5/flan"]))
-def test_the_export_is_verified_and_answers_alike(name, tmp_path):
+def test_export_passes_verification_and_gives_the_same_answers(name, tmp_path):
     options = ["--quick", "--signatures", "serving_default"] if name == "t5/flan" else []
     both = Both(name, tmp_path / "run")
     assert saved_model.main([str(both.directory), str(tmp_path / "exported"), *options]) == 0
@@ -195,7 +195,7 @@ def test_the_export_is_verified_and_answers_alike(name, tmp_path):
     assert found["translation"].numpy().tolist() == expected["translation"].numpy().tolist()
 
 
-def test_a_symbol_is_one_piece_wherever_it_stands(tmp_path):
+def test_special_symbol_is_one_piece_anywhere_in_a_text(tmp_path):
     tokenizer = Both("t5/madlad", tmp_path / "run").tokenizer
     texts = ["<2de>a house<extra_id_0>", "<2de>", "<extra_id_1><extra_id_1>", "<2xx> a"]
     ids = tokenizer.encode_source(texts)
@@ -233,7 +233,7 @@ def change(path, **options):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_without_counterpart_is_named(name, tmp_path, refused):
+def test_unsupported_option_is_refused(name, tmp_path, refused):
     folder = seq2seq.copied("t5/flan", tmp_path / "folder")
     change(folder / "config.json", **{name: OPTIONS[name]})
     assert name in refused(folder)
@@ -252,7 +252,7 @@ BART = {
 
 
 @pytest.mark.parametrize("name", BART)
-def test_an_option_of_bart_without_counterpart_is_named(name, tmp_path, refused):
+def test_unsupported_bart_option_is_refused(name, tmp_path, refused):
     folder = seq2seq.copied("bart/bart", tmp_path / "folder")
     file = "generation_config.json" if name.startswith("forced") else "config.json"
     change(folder / file, **{name: BART[name]})
@@ -260,7 +260,7 @@ def test_an_option_of_bart_without_counterpart_is_named(name, tmp_path, refused)
     assert named in refused(folder)
 
 
-def test_what_pegasus_has_not_is_named(tmp_path, refused):
+def test_unsupported_pegasus_option_is_refused(tmp_path, refused):
     folder = seq2seq.copied("bart/pegasus", tmp_path / "folder")
     change(folder / "tokenizer_config.json", offset="x")
     assert "offset must be a number of pieces, got 'x'" in refused(folder)
@@ -284,7 +284,7 @@ def test_sizes_that_are_not_those_of_the_weights_are_refused(name, tmp_path, ref
      ("t5/t5", "pytorch_model.bin"), ("bart/bart", "vocab.json"), ("bart/bart", "merges.txt"),
      ("bart/bart-scaled", "tokenizer.json"), ("bart/pegasus", "spiece.model")],
 )  # fmt: skip
-def test_a_missing_or_damaged_file_is_named(folder, name, tmp_path, refused):
+def test_missing_or_damaged_file_is_refused(folder, name, tmp_path, refused):
     folder = seq2seq.copied(folder, tmp_path / "folder")
     content = (folder / name).read_bytes()
     # Half of the merges may be valid merges too.
@@ -305,13 +305,13 @@ JSON = {
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_another_kind_of_tokenizer_is_named(name, tmp_path, refused):
+def test_unsupported_tokenizer_json_is_refused(name, tmp_path, refused):
     folder = seq2seq.copied("t5/mt5", tmp_path / "folder")
     change(folder / "tokenizer.json", **{name: JSON[name]})
     assert "tokenizer.json must be a tokenizer of the tokenizers library" in refused(folder)
 
 
-def test_a_vocabulary_larger_than_the_model_is_named(tmp_path, refused):
+def test_vocabulary_larger_than_the_model_is_refused(tmp_path, refused):
     folder = seq2seq.copied("t5/flan", tmp_path / "folder")
     change(folder / "tokenizer_config.json", extra_ids=9)
     assert "must have at most vocab_size = 81 ids, got 82" in refused(folder)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])
-def test_the_original_of_today_says_what_the_run_says(
+def test_results_match_the_current_original_library(
     family, tmp_path, tmp_path_factory, monkeypatch
 ):
     python = originals.python_of("HUGGING_FACE", tmp_path_factory)
@@ -22,6 +22,6 @@ def test_the_original_of_today_says_what_the_run_says(
     for name in seq2seq.FOLDERS:
         if name.startswith(f"{family}/"):
             both = stored.Both(name, tmp_path / name)
-            stored.test_texts_become_the_same_ids(both)
-            stored.test_logits_are_the_originals(both)
+            stored.test_token_ids_match_the_original(both)
+            stored.test_logits_match_the_original(both)
             stored.test_greedy_search_finds_the_same_texts(both)

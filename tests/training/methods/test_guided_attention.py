@@ -14,7 +14,7 @@ TARGET = np.array([[2, 8, 9], [2, 8, 0], [0, 0, 0]])
 INPUTS = {"source_ids": SOURCE, "target_ids": TARGET}
 
 
-def test_the_cost_of_a_place_by_hand():
+def test_off_diagonal_cost_by_hand():
     cost = off_the_diagonal(SOURCE, TARGET).numpy()
     assert cost.shape == (3, 3, 4)
     for row, (size, count) in enumerate(((4, 3), (2, 2), (0, 0))):
@@ -36,7 +36,7 @@ def test_the_penalty_is_the_mean_over_guided_heads_summed_over_tokens(rng):
         )
 
 
-def test_its_gradient_reaches_the_guided_heads_alone(randomise):
+def test_gradient_reaches_only_the_guided_heads(randomise):
     model = randomise(make(num_heads=7, num_decoder_layers=1))
     with tf.GradientTape() as tape:
         logits, attention = model.with_attention(INPUTS)
@@ -59,7 +59,7 @@ ASKED = [[0, 0, 0, 1, 0], [THIRD, THIRD, THIRD, 0, 0], [THIRD, THIRD, THIRD, 0, 
          [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]  # fmt: skip
 
 
-def test_what_links_ask_for_by_hand():
+def test_attention_distribution_of_links_by_hand():
     found = linked(**LINKED).numpy()
     np.testing.assert_allclose(found[0], ASKED, rtol=1e-6)
     assert found.shape == (2, 5, 5) and not found[1].any()

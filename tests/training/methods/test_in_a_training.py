@@ -71,7 +71,7 @@ def whole(files, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_several_methods_go_on_bit_for_bit(files, whole, tmp_path):
+def test_training_with_several_methods_resumes_bit_identically(files, whole, tmp_path):
     options = [*SIZES, *METHODS, aligned(files)]
     assert_goes_on(words(files, tmp_path / "run", *options), tmp_path / "run", whole)
     with (whole / "log.csv").open() as file:
@@ -86,7 +86,7 @@ def test_several_methods_go_on_bit_for_bit(files, whole, tmp_path):
 @pytest.mark.parametrize(
     "kind", slow_or_nightly(["minimum-risk", "self-critical"], ["self-critical"])
 )
-def test_a_training_by_reward_goes_on_bit_for_bit(files, whole, tmp_path, kind):
+def test_training_by_reward_resumes_bit_identically(files, whole, tmp_path, kind):
     options = ["--init", str(whole), "--reward", kind, "--reward-samples", "3"]
     assert train.main(words(files, tmp_path / "whole", *options)) == 0
     assert_goes_on(
@@ -97,13 +97,13 @@ def test_a_training_by_reward_goes_on_bit_for_bit(files, whole, tmp_path, kind):
 
 
 @pytest.mark.slow
-def test_a_recurrent_model_goes_on_bit_for_bit(files, tmp_path):
+def test_recurrent_model_resumes_bit_identically(files, tmp_path):
     options = [*SIZES, "--family", "recurrent"]
     assert train.main(words(files, tmp_path / "whole", *options)) == 0
     assert_goes_on(words(files, tmp_path / "run", *options), tmp_path / "run", tmp_path / "whole")
 
 
-def test_switched_off_nothing_is_there():
+def test_methods_are_empty_when_switched_off():
     """So a step has no more operations than without them."""
     pairs = {"scheduled_sampling": 0.0, "guided_attention": 0.0, "reward": "none"}
     assert TASKS["translation"].methods(Recipe(**pairs)) == Methods()
@@ -113,7 +113,7 @@ def test_switched_off_nothing_is_there():
 
 
 @pytest.mark.parametrize(("parts", "cores", "links"), [(1, 2, False), (2, 1, True)])
-def test_a_penalty_of_parts_is_that_of_the_whole(parts, cores, links, rng, randomise):
+def test_penalty_is_the_same_when_computed_in_parts(parts, cores, links, rng, randomise):
     """The penalty is a sum over tokens, like the loss, so parts of other lengths give the same."""
     inputs = linked_inputs(rng)
     ids = inputs["source_ids"]
@@ -145,7 +145,7 @@ def linked_inputs(rng):
 
 
 @pytest.mark.slow
-def test_links_pull_the_guided_head_to_them(rng, randomise):
+def test_training_moves_the_guided_head_to_the_links(rng, randomise):
     """Against the diagonal, and in two parts."""
     inputs = linked_inputs(rng)
     config = TransformerConfig.preset(
@@ -203,7 +203,7 @@ def test_links_pull_the_guided_head_to_them(rng, randomise):
          "scheduled_sampling_by must be argmax without scheduled_sampling, got mixed"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_one_line(files, tmp_path, capsys, options, message):
+def test_incompatible_options_give_one_line_error(files, tmp_path, capsys, options, message):
     options = [aligned(files).partition("=")[2] if word == "x" else word for word in options]
     if "classifier" in options:
         files = [files[0], "--labels", files[1].split("=")[1]]
@@ -214,7 +214,7 @@ def test_what_does_not_go_together_is_one_line(files, tmp_path, capsys, options,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_last_batchnorm_learns_also_where_attention_is_looked_at():
+def test_with_attention_updates_batchnorm_statistics():
     """A penalty calls the layers and not the model, which passes on the training mode."""
     model = Transformer(TransformerConfig.preset("test", 17, normalization="batch", norm="pre"))
     ids = np.array([[5, 6, 7, 3], [8, 9, 3, 0]], "int32")
@@ -224,7 +224,7 @@ def test_a_last_batchnorm_learns_also_where_attention_is_looked_at():
     assert all(np.abs(v).max() > 0 for v in means)
 
 
-def test_halves_that_are_no_halves_are_refused(files, tmp_path, capsys):
+def test_init_from_a_run_without_halves_is_refused(files, tmp_path, capsys):
     tokenizer = Tokenizer.train(list(WORDS), vocabulary_size=300)
     size = tokenizer.source_vocabulary_size
     config = TransformerConfig.preset("test", size, share_halves=True, tie_embeddings="all")

@@ -29,7 +29,7 @@ def tokenizer():
     return Tokenizer.train(TEXTS, vocabulary_size=300)
 
 
-def test_the_score_of_a_sentence_is_sacrebleus():
+def test_sentence_bleu_equals_sacrebleu():
     pairs = [
         ("the cat sat on the mat", "the cat sat on a mat"),
         ("the cat", "the cat sat on a mat"),
@@ -50,7 +50,7 @@ def test_weights_of_minimum_risk_by_hand():
     np.testing.assert_allclose(weights, [[2 * 0.5 * 0.5, -2 * 0.5 * 0.5]], rtol=1e-6)
 
 
-def test_they_are_the_derivative_of_the_risk(rng):
+def test_minimum_risk_weights_are_the_derivative_of_the_risk(rng):
     log_probs = tf.Variable(rng.normal(-20, 9, (3, 5)).astype("float32"))
     rewards = rng.random((3, 5)).astype("float32")
     known = np.ones((3, 5), bool)
@@ -66,12 +66,12 @@ def test_they_are_the_derivative_of_the_risk(rng):
     assert weights[1, 3] == 0
 
 
-def test_an_advantage_is_over_greedy():
+def test_advantage_is_reward_minus_greedy_reward():
     weights = advantage_weights(tf.constant([[0.5, 0.1]]), tf.constant([[0.3]]))
     np.testing.assert_allclose(weights, [[0.2, -0.2]], rtol=1e-6)
 
 
-def test_candidates_are_a_batch():
+def test_candidates_are_arranged_as_a_batch():
     ids = tf.constant([[[5, 3, 0], [6, 7, 3]], [[8, 3, 0], [0, 0, 0]]])
     with_reference = with_last(ids, tf.constant([[5, 3], [9, 3]]))
     assert with_reference.shape == (2, 3, 3)
@@ -94,7 +94,7 @@ def test_candidates_are_a_batch():
     np.testing.assert_array_equal(weights, [[1, 1, 0], [2, 2, 0], [3, 0, 0], [4, 0, 0]])
 
 
-def test_a_candidate_is_learned_by_the_probability_that_it_was_drawn_by(randomise):
+def test_reward_computes_logits_without_dropout(randomise):
     """Without dropout; otherwise the sampled texts would become less likely only because they
     are the model's own."""
     config = TransformerConfig.preset("test", 17, dropout=0.5)
@@ -109,7 +109,7 @@ def test_a_candidate_is_learned_by_the_probability_that_it_was_drawn_by(randomis
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["minimum-risk", "self-critical"])
-def test_what_is_drawn_is_scored_against_its_reference(kind, tokenizer, randomise):
+def test_samples_are_scored_against_their_reference(kind, tokenizer, randomise):
     size = tokenizer.source_vocabulary_size
     config = TransformerConfig.preset("test", size, num_encoder_layers=1, num_decoder_layers=1)
     model = in_parts(Transformer)(config, methods=Methods(notes=("reward",)))

@@ -43,7 +43,7 @@ def sampled(step=N, share=0.99, decay="linear", by="argmax", passes=2, seed=(3, 
 
 
 @pytest.mark.parametrize("share", [0.25, 0.9])
-def test_decays_of_the_paper(share):
+def test_decays_match_the_formulas_of_the_paper(share):
     """By hand, from the equations: about 0 at first, S at the end, with different curves."""
 
     def at(decay, part):
@@ -62,7 +62,7 @@ def test_decays_of_the_paper(share):
     assert at("inverse-sigmoid", 1.0) == pytest.approx(share, abs=1e-3)
 
 
-def test_the_models_own_word_stands_where_the_one_before_was_read():
+def test_replaced_inputs_are_predictions_of_the_previous_position():
     """At t + 1, the input is the model's prediction at t; bos and padding stay."""
     model, inputs = sampled()
     found = inputs["target_ids"].numpy()
@@ -76,13 +76,13 @@ def test_the_models_own_word_stands_where_the_one_before_was_read():
     np.testing.assert_allclose(model.metrics[0].result(), changed.sum() / tokens)
 
 
-def test_about_the_share_is_replaced():
+def test_share_of_replaced_tokens_follows_the_schedule():
     shares = [float(sampled(step=N // 2, share=0.8, seed=(n, 1))[0].metrics[0].result())
               for n in range(50)]  # fmt: skip
     assert np.mean(shares) == pytest.approx(0.4, abs=0.05)
 
 
-def test_a_drawn_word_is_as_likely_as_the_model_says():
+def test_sampled_tokens_follow_the_model_s_distribution():
     class Even(Says):
         def __call__(self, inputs, training):
             return tf.math.log(tf.tile(tf.constant([[[0.0] * 4 + [0.25, 0.75] + [0.0] * 11]]),
@@ -103,7 +103,7 @@ def test_a_drawn_word_is_as_likely_as_the_model_says():
     )
 
 
-def test_mixed_embeddings_are_the_means_of_the_likeliest(randomise, rng):
+def test_mixed_inputs_equal_weighted_mean_embeddings(randomise, rng):
     """Compared with a model that is called with one id at each position, whose embedding is the
     mean."""
     model = randomise(make("learned"))
@@ -141,7 +141,7 @@ def test_mixed_embeddings_are_the_means_of_the_likeliest(randomise, rng):
     np.testing.assert_allclose(model(packed)[: tokens.sum()], logits[tokens], atol=1e-4)
 
 
-def test_what_is_mixed_is_true_where_nothing_is_replaced():
+def test_mixed_inputs_equal_true_tokens_when_nothing_is_replaced():
     model, inputs = sampled(step=0, by="mixed")
     np.testing.assert_array_equal(inputs["mixed_ids"][..., 0], TARGET)
     np.testing.assert_array_equal(inputs["mixed_weights"][..., 0], 1)

@@ -61,7 +61,7 @@ def student(randomise, lesson=None, **options):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_it_is_the_cross_entropy_to_their_mean(batch, randomise, packed):
+def test_loss_adds_cross_entropy_to_the_mean_of_teachers(batch, randomise, packed):
     inputs, labels = batch
     if packed:
         inputs, labels = without_padding(*map(tf_of, batch))
@@ -84,7 +84,7 @@ def tf_of(arrays):
     return tf.nest.map_structure(tf.constant, arrays)
 
 
-def test_who_knows_what_the_teacher_knows_learns_nothing(batch, randomise):
+def test_gradient_is_zero_when_student_equals_teacher(batch, randomise):
     """The cross-entropy is minimal if both are equal: all gradients are 0."""
     inputs, labels = tf_of(batch)
     model = student(randomise)
@@ -111,7 +111,7 @@ def whole(batch, randomise, lesson):
 
 @pytest.mark.parametrize(("parts", "cores"), [(1, 2), (2, 1)])
 @pytest.mark.parametrize("packed", [None, without_padding])
-def test_parts_learn_what_the_whole_learns(batch, randomise, lesson, whole, parts, cores, packed):
+def test_batch_in_parts_gives_the_same_loss(batch, randomise, lesson, whole, parts, cores, packed):
     inputs, labels = tf_of(batch)
     split = student(randomise, lesson, parts=parts, cores=cores, without_padding=packed)
     for mine, other in zip(split._sums(inputs, labels), whole, strict=True):
@@ -146,7 +146,7 @@ def words(folder, run, *teachers):
 
 
 @pytest.mark.slow
-def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
+def test_training_with_teachers_resumes_bit_identically(folder, tmp_path, capsys):
     """Also after the teachers' runs are deleted. The model card names them."""
     folder = shutil.copytree(folder, tmp_path / "teachers")
     passes = ["--r-drop", "2", "--r-drop-from", "1"]
@@ -199,7 +199,7 @@ def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
         ([], ["--teacher-weight", "0.3"], 2, "--teacher-weight needs --teachers"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said_in_a_line(
+def test_unsuitable_teachers_or_options_are_refused(
     folder, tmp_path, capsys, teachers, options, code, message
 ):
     given = [str(folder / word) if word == "other" else word for word in options]
@@ -213,7 +213,7 @@ def test_what_does_not_fit_is_said_in_a_line(
 
 
 @pytest.mark.slow
-def test_a_weight_without_teachers_is_refused_where_a_run_goes_on(folder, tmp_path, capsys):
+def test_teacher_weight_without_teachers_is_refused_on_resume(folder, tmp_path, capsys):
     arguments = words(folder, tmp_path / "run")
     assert train.main([*arguments, "--epochs", "1"]) == 0
     more = ["--run", str(tmp_path / "run"), "--resume", "--teacher-weight", "0.3"]

@@ -23,7 +23,7 @@ def test_chrf_is_the_default_of_sacrebleu():
     assert "nc:6" in signature
 
 
-def test_multi30k_bleu_is_that_of_text_made_so_by_hand():
+def test_multi30k_bleu_equals_bleu_of_text_normalised_by_hand():
     # Quotation marks normalised, all lowercased, punctuation apart, nothing escaped.
     hypotheses = ["Ein „Hund“ läuft & springt.", "Zwei Männer, die lachen"]
     references = ["Ein Hund läuft und springt.", "Zwei Männer, die laut lachen."]

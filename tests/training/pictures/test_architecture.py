@@ -33,7 +33,7 @@ def kinds(boxes):
     return [box.kind or box.text for box in boxes]
 
 
-def test_the_papers_base_model():
+def test_base_preset_has_the_layers_of_the_paper():
     encoder, decoder = columns_of(TransformerConfig.preset("base", 37000))
     assert encoder.num_layers == decoder.num_layers == 6
     assert kinds(encoder.layer) == ["attention", "+", "norm", "feed-forward", "+", "norm"]
@@ -45,7 +45,7 @@ def test_the_papers_base_model():
     assert [box.skips for box in decoder.layer if box.text == "+"] == [1, 1, 1]
 
 
-def test_with_norms_before_a_residual_passes_the_norm_too():
+def test_with_pre_norm_a_residual_also_skips_the_norm():
     config = TransformerConfig.preset("test", 17, norm="pre", normalization="rms", head_size=5)
     encoder, decoder = columns_of(config)
     assert kinds(encoder.layer) == ["norm", "attention", "+", "norm", "feed-forward", "+"]
@@ -55,7 +55,7 @@ def test_with_norms_before_a_residual_passes_the_norm_too():
     assert {box.text for box in encoder.layer if box.kind == "norm"} == {"RMSNorm"}
 
 
-def test_the_shapes_are_those_of_the_model():
+def test_drawn_shapes_match_the_model():
     config = TransformerConfig.preset("test", 17, target_vocabulary_size=19)
     model, (encoder, decoder) = Transformer(config), columns_of(config)
     source, target = np.ones((3, 5), int), np.ones((3, 4), int)
@@ -76,7 +76,7 @@ def test_the_shapes_are_those_of_the_model():
         Classifier(ClassifierConfig.preset("test", 17, num_labels=7)),
     ],
 )
-def test_a_model_with_one_stack_ends_in_the_shape_of_its_output(model):
+def test_single_stack_drawing_ends_with_the_output_shape(model):
     [column] = columns_of(model.config)
     assert size(column.after[-1].shape) == tuple(model(np.ones((3, 5), int)).shape)
     masked = "masked self-attention" in column.layer[0].text
@@ -101,7 +101,7 @@ def test_every_box_is_drawn_with_its_shape(config):
     pyplot().close(figure)
 
 
-def test_what_a_family_has_besides_is_drawn():
+def test_extra_parts_of_a_family_are_drawn():
     """Two models without a target, whose encoder output is upsampled; and the heads of BERT."""
     for decoding in ("ctc", "eos"):
         config = NonAutoregressiveConfig.preset(

@@ -23,7 +23,7 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_all_pictures_of_an_imported_model(run, tmp_path, capsys):
+def test_without_a_log_all_pictures_except_curves_are_written(run, tmp_path, capsys):
     """It has no log of a training, so no curves."""
     out = tmp_path / "new" / "pictures"
     assert picture.main([str(run), "a little house", "--out", str(out), "--format", "png"]) == 0
@@ -33,7 +33,7 @@ def test_all_pictures_of_an_imported_model(run, tmp_path, capsys):
     assert sorted(out.iterdir()) == sorted(map(out.joinpath, (f"{name}.png" for name in names)))
 
 
-def test_a_given_target_and_a_log(run, tmp_path, monkeypatch):
+def test_with_a_target_and_a_log_curves_are_drawn_too(run, tmp_path, monkeypatch):
     (run / "log.csv").write_text("epoch,loss,learning_rate,val_loss,val_bleu\n1,3,0.1,2,7\n")
     seen = []
     monkeypatch.setattr(
@@ -45,7 +45,7 @@ def test_a_given_target_and_a_log(run, tmp_path, monkeypatch):
     assert "curves.svg" in seen and len(seen) == 13
 
 
-def test_without_a_text_the_architecture_alone(run, tmp_path, capsys):
+def test_without_a_text_only_the_architecture_is_drawn(run, tmp_path, capsys):
     assert picture.main([str(run), "--out", str(tmp_path / "out"), "--format", "svg"]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["architecture.svg"]
     with pytest.raises(SystemExit) as end:
@@ -61,13 +61,13 @@ def test_without_a_text_the_architecture_alone(run, tmp_path, capsys):
         (["a", "--target", "the " * 13], "target must have 1 to 12 pieces, got 13"),
     ],
 )
-def test_texts_that_cannot_be_drawn(run, tmp_path, capsys, words, message):
+def test_texts_of_invalid_length_give_one_line_error(run, tmp_path, capsys, words, message):
     assert picture.main([str(run), *words, "--out", str(tmp_path / "out")]) == 1
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
-def test_what_is_no_translator_and_no_folder(run, tmp_path, capsys):
+def test_unsuitable_run_or_output_path_gives_one_line_error(run, tmp_path, capsys):
     tokenizer = Tokenizer.train(["a"], vocabulary_size=300)
     size = tokenizer.source_vocabulary_size
     tfformer.save(tmp_path / "old", Recurrent(RecurrentConfig.preset("test", size)), tokenizer)

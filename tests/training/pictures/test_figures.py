@@ -31,7 +31,7 @@ def words(labels):
     return [label.get_text() for label in labels]
 
 
-def test_a_map_for_each_head(weights):
+def test_heads_figure_has_one_map_per_head(weights):
     figure = attention.heads_figure(weights, QUERIES, KEYS, "cross", ("written", "source"))
     panels = [ax for ax in figure.axes if ax.images]
     assert len(panels) == 10
@@ -42,7 +42,7 @@ def test_a_map_for_each_head(weights):
     assert (corner.get_ylabel(), corner.get_xlabel()) == ("written", "source")
 
 
-def test_a_line_for_each_share_that_is_large_enough(weights):
+def test_lines_figure_draws_weights_above_the_minimum(weights):
     figure = attention.lines_figure(weights, QUERIES, KEYS, minimum=0.3)
     for layer, ax in enumerate(figure.axes):
         assert len(ax.lines) == (weights[layer] >= 0.3).sum()
@@ -61,7 +61,7 @@ TREE = Tree(
 )
 
 
-def test_what_was_cut_is_what_nothing_came_from():
+def test_beams_figure_colours_best_kept_and_cut_beams():
     assert beams.survivors(TREE) == {(2, 0), (2, 1), (1, 0), (1, 1), (0, 0), (0, 1)}
     (ax,) = beams.beams_figure(TREE).axes
     shown = {text.get_text(): text.get_color() for text in ax.texts}
@@ -98,7 +98,7 @@ def test_masks_by_hand():
     assert all(ax.get_xlabel() == "key" and ax.get_ylabel() == "query" for ax in figure.axes)
 
 
-def test_probabilities_and_their_product():
+def test_tokens_figure_shows_probabilities_and_their_product():
     (ax,) = probabilities.tokens_figure(QUERIES, np.log([0.5, 0.25, 1.0])).axes
     np.testing.assert_allclose([bar.get_height() for bar in ax.patches], [0.5, 0.25, 1.0])
     assert ax.get_title() == f"log P of all of it: {math.log(0.125):.2f}"
@@ -119,7 +119,7 @@ def test_a_label_is_shown_however_unlikely_it_is():
     assert first.get_title() == "1: p4" and words(first.get_xticklabels()) == ["p2", "p1", "p4"]
 
 
-def test_curves_leave_out_what_an_epoch_has_not():
+def test_curves_skip_values_missing_in_an_epoch():
     rows = [{"epoch": 1, "loss": 3, "learning_rate": 0.1}]
     rows += [{"epoch": 2, "loss": 2, "learning_rate": 0.05, "val_loss": 2.5, "val_bleu": 7}]
     rate, loss, score = curves.curves_figure(rows, "val_bleu", "BLEU").axes
@@ -128,7 +128,7 @@ def test_curves_leave_out_what_an_epoch_has_not():
     assert list(score.lines[0].get_xdata()) == [2] and score.get_ylabel() == "BLEU"
 
 
-def test_a_figure_is_written_in_each_form(tmp_path, weights):
+def test_figure_is_written_as_png_and_svg(tmp_path, weights):
     figure = attention.heads_figure(weights, ["دار", "$x$", "дом"], KEYS)
     write_picture(tmp_path / "a.png", figure, tmp_path / "a.svg")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

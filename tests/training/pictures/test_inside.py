@@ -48,7 +48,7 @@ def test_attention_is_that_of_the_layers(seen, translator):
 
 
 @pytest.mark.parametrize("variant", ["paper", "relative, ada, one layer twice"])
-def test_a_layer_of_both_halves_is_told_apart(variant):
+def test_attention_is_recorded_by_kind_even_for_shared_layers(variant):
     """Three layers, one after the other; afterwards none is recorded."""
     model = make(variant)
     ids = np.array([[5, 6, 7, 8, 3]])
@@ -61,7 +61,7 @@ def test_a_layer_of_both_halves_is_told_apart(variant):
     assert len(found["cross"]) == 2
 
 
-def test_watched_no_more_after_an_error():
+def test_watcher_is_removed_after_an_error():
     model = make()
     with pytest.raises(ValueError, match="inputs must be"), watched(model):
         model({"source_ids": np.array([[5]])})
@@ -77,7 +77,7 @@ SEARCHES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
-def test_the_tree_is_of_the_translator_s_own_search(translator, options):
+def test_best_path_of_the_search_tree_is_the_translation(translator, options):
     """Its best path is the translation, with any search rules."""
     own = tfformer.Translator(
         translator.model, translator.tokenizer, **tiny.SERVED, **options, explain=True
@@ -93,7 +93,7 @@ def test_the_tree_is_of_the_translator_s_own_search(translator, options):
             assert tree.parents[step][tree.best[step]] == tree.best[step - 1]
 
 
-def test_places_that_add_nothing_have_no_picture():
+def test_places_are_none_for_rotary_positions():
     assert inside.places(make()).shape == (64, 14)
     assert inside.places(make("learned")).shape == (13, 14)
     assert inside.places(make("rotary, rms, one head of keys")) is None

@@ -102,7 +102,7 @@ def of(half, weights):
     return {name for name in weights if name.startswith(f"{half}/")}
 
 
-def test_an_encoder_brings_its_layers_its_embedding_and_its_vocabulary(folder, runs):
+def test_init_encoder_takes_layers_and_source_embedding(folder, runs):
     """The decoder has the recipe's number of layers, with random weights."""
     found = begun(folder, "one half", "--init-encoder", str(folder / "two"), "--preset", "test",
                   "--num-decoder-layers", "1", "--tie-embeddings", "none")  # fmt: skip
@@ -174,7 +174,7 @@ def test_halves_of_two_runs_have_two_embeddings(folder, runs):
     same(found.weights, runs["writes"], {"target_embedding/embeddings": "embedding/embeddings"})
 
 
-def test_halves_of_one_run_are_all_of_it(folder, runs):
+def test_both_halves_of_one_run_give_all_its_weights(folder, runs):
     run = str(folder / "both")
     found = begun(folder, "whole", "--init-encoder", run, "--init-decoder", run,
                   "--max-length-difference", "20", "--family", "non-autoregressive")  # fmt: skip
@@ -209,7 +209,7 @@ def test_halves_of_one_run_are_all_of_it(folder, runs):
          "--vocabulary-size cannot be given with --init-encoder"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said_in_a_line(folder, runs, tmp_path, capsys, given, message):
+def test_incompatible_halves_are_refused(folder, runs, tmp_path, capsys, given, message):
     given = [str(folder / one) if one in {*runs, "nothing"} else one for one in given]
     assert train.main(asked(folder, tmp_path / "run", *given)) in (1, 2)
     said = capsys.readouterr().err
@@ -218,7 +218,7 @@ def test_what_does_not_fit_is_said_in_a_line(folder, runs, tmp_path, capsys, giv
 
 
 @pytest.mark.slow
-def test_a_run_that_began_with_a_half_goes_on(folder, runs, capsys):
+def test_run_begun_with_init_encoder_resumes(folder, runs, capsys):
     """Also by the same command; it cannot begin with another run."""
     half = ["--init-encoder", str(folder / "both")]
     assert train.main(asked(folder, folder / "goes on", *half, "--preset", "test")) == 0

@@ -29,7 +29,7 @@ def prepared(command, *more):
     return read_settings(arguments.run, recipe), said
 
 
-def test_what_nobody_gave_is_chosen_from_the_corpus_and_remembered(command):
+def test_missing_settings_are_chosen_from_the_corpus_and_saved(command):
     recipe, said = prepared(command, "--max-tokens", "16", "--batch-tokens", "64")
     assert {name: getattr(recipe, name) for name in FOR_SMALL} == FOR_SMALL | {"batch_tokens": 64}
     # 57 pairs of 6 to 8 tokens, in batches of 64 with padding: about 12 steps in each of 20 epochs.
@@ -50,7 +50,7 @@ def plan_run(command):
     return train.parser().parse_args(command).run
 
 
-def test_a_large_corpus_gets_the_paper_s_model_and_no_more_than_its_warm_up(command, monkeypatch):
+def test_large_corpus_gets_large_defaults_and_capped_warm_up(command, monkeypatch):
     monkeypatch.setattr(plan, "SMALL_CORPUS", 50)
     monkeypatch.setattr(plan, "WARMUP_MAX", 1)
     recipe, _ = prepared(command)
@@ -58,7 +58,7 @@ def test_a_large_corpus_gets_the_paper_s_model_and_no_more_than_its_warm_up(comm
     assert recipe.warmup_steps == 1
 
 
-def test_what_was_given_stays(command):
+def test_given_options_are_not_changed(command):
     given = ["--preset", "test", "--warmup-steps", "7", "--learning-rate-scale", "1.3"]
     recipe, said = prepared(command, *given)
     chosen = (recipe.preset, recipe.warmup_steps, recipe.learning_rate_scale)
@@ -67,26 +67,26 @@ def test_what_was_given_stays(command):
     assert not any(option in chosen for option in given[::2])
 
 
-def test_a_recipe_and_another_run_leave_nothing_to_choose(command, tmp_path):
+def test_nothing_is_chosen_with_a_recipe_or_init(command, tmp_path):
     for more in ([RECIPE], ["--init", str(tmp_path)]):
         assert train.read_recipe(train.parser().parse_args([*command, *more])).choose == ()
     assert train.read_recipe(train.parser().parse_args(command)).choose == CHOSEN
 
 
-def test_a_run_that_goes_on_chooses_nothing(command):
+def test_nothing_is_chosen_on_resume(command):
     prepared(command)
     again = train.parser().parse_args([*command, "--resume", "--epochs", "31"])
     recipe = train.read_recipe(again)
     assert recipe.choose == () and recipe.epochs == 31
 
 
-def test_of_an_optimizer_and_its_weight_decay_both_are_chosen_or_none(command):
+def test_optimizer_and_weight_decay_are_chosen_both_or_neither(command):
     for given in (["--optimizer", "adam"], ["--weight-decay", "0.1"]):
         choose = train.read_recipe(train.parser().parse_args([*command, *given])).choose
         assert not {"optimizer", "weight_decay"} & set(choose) and "cooldown" in choose
 
 
-def test_the_plan_says_what_there_is_to_do(command):
+def test_plan_gives_steps_parameters_and_warm_up(command):
     recipe = train.read_recipe(train.parser().parse_args(command))
     recipe = dataclasses.replace(recipe, epochs=20, warmup_steps=268)
     assert list(plan.lines(recipe, "27,612 pairs", 134, 1_671_552)) == [
@@ -99,7 +99,7 @@ def test_the_plan_says_what_there_is_to_do(command):
     assert "rises until step 4,000, after the end" in late and "--warmup-steps 268" in late
 
 
-def test_after_fifty_steps_it_says_once_how_long_it_will_take(monkeypatch):
+def test_forecast_prints_the_remaining_time_once(monkeypatch):
     from types import SimpleNamespace
 
     clock, said = [0.0], []

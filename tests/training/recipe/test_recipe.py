@@ -18,7 +18,7 @@ def test_both_ways_needs_one_vocabulary(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_recipe_file_with_a_mistake_is_one_line(tmp_path, capsys):
+def test_mistake_in_a_recipe_file_gives_one_line_error(tmp_path, capsys):
     path = tmp_path / "mine.py"
     path.write_text("from training.recipe import Recipe\nRECIPE = Recipe(pairs=None, epoch=3)\n")
     said = fails([str(path), "--run", str(tmp_path / "run")], capsys, 2)
@@ -63,7 +63,7 @@ def test_settings_are_refused_before_anything_is_made(files, capsys, tmp_path, o
         ({"model_changes": {"positions": "learned"}, "max_tokens": 1024}, "max_positions=512"),
     ],
 )
-def test_a_recipe_that_cannot_be_trained_is_refused_before_anything_is_made(settings, named):
+def test_recipe_that_cannot_be_trained_raises_value_error(settings, named):
     with pytest.raises(ValueError, match=named):
         Recipe(pairs=lambda split, data: (), **settings)
 
@@ -75,7 +75,7 @@ def test_the_profile_latency_has_a_deep_encoder_and_one_decoder_layer():
     assert (config.num_encoder_layers, config.num_decoder_layers) == (6, 1)
 
 
-def test_unknown_recipe_and_option(capsys, tmp_path):
+def test_unknown_recipe_or_option_is_refused(capsys, tmp_path):
     run = ["--run", str(tmp_path / "run")]
     assert "dates" in fails(["no-such-recipe", *run], capsys, 2)
     assert "--epoch-count" in fails(["dates", *run, "--epoch-count", "3"], capsys, 2)
@@ -84,7 +84,7 @@ def test_unknown_recipe_and_option(capsys, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_recipe_s_settings_for_other_files(tmp_path):
+def test_recipe_settings_apply_to_other_files(tmp_path):
     """The numbers are taken from the recipe, the pairs and the language are not."""
     for name in ("a.en", "a.fr", "b.en", "b.fr"):
         (tmp_path / name).write_text(f"text of {name}\n")
@@ -106,7 +106,7 @@ def test_a_recipe_s_settings_for_other_files(tmp_path):
     assert train.read_recipe(arguments).language == "fr"
 
 
-def test_a_recipe_in_other_languages(tmp_path, monkeypatch):
+def test_recipe_corpus_is_read_in_the_given_languages(tmp_path, monkeypatch):
     """The recipe's own corpus; only the names of the languages change."""
     monkeypatch.setattr(multi30k, "SHA256", {})
     monkeypatch.setattr(multi30k, "SPLITS", {"train": 1, "test_2016_flickr": 1})
@@ -129,7 +129,7 @@ def test_a_recipe_in_other_languages(tmp_path, monkeypatch):
             assert language == "fr"
 
 
-def test_the_search_of_a_recipe_is_what_the_model_is_served_with(tmp_path):
+def test_search_options_of_a_recipe_are_saved_and_served(tmp_path):
     from training.preparation.prepare import read_settings
     from training.tasks import TASKS
     from training.train import parser, read_recipe

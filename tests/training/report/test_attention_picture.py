@@ -32,7 +32,7 @@ def image(axes):
     return axes.images[0].get_array().data
 
 
-def test_a_figure_has_what_it_is_given():
+def test_attention_figure_shows_the_given_values_and_labels():
     attention, gate = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]]), np.array([0.0, 1.0, 0.5])
     figure = attention_figure(attention, ["$a", "b"], ["x", "y", "z"], gate)
     heat_map, column = [axes for axes in figure.axes if axes.images]
@@ -46,7 +46,7 @@ def test_a_figure_has_what_it_is_given():
 
 
 @pytest.mark.slow
-def test_of_a_model_that_copies_the_gate_is_drawn_and_the_attention_that_it_copies_by(drawn):
+def test_copy_model_picture_shows_gate_and_copy_attention(drawn):
     keras.utils.set_random_seed(3)  # before the tokenizer, which seeding would end
     # The letter ж is two bytes, so two pieces and one row.
     tokenizer = Tokenizer.train(["ab ba", "a b"], vocabulary_size=300, kind="char")

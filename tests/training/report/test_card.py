@@ -103,7 +103,7 @@ def rows(trained):
 
 
 @pytest.mark.slow
-def test_what_the_model_is(trained, rows):
+def test_card_describes_the_model(trained, rows):
     model, tokenizer = tfformer.load(trained)
     weights = next(trained.glob("weights-*.npz"))
     assert rows["parameters"] == [f"{model.count_params():,}"]
@@ -130,7 +130,7 @@ def test_the_scores_of_validation_are_those_of_the_published_model(trained):
 
 
 @pytest.mark.slow
-def test_the_corpus_is_what_was_kept(trained, rows):
+def test_card_reports_kept_and_dropped_pairs(trained, rows):
     dropped = f"dropped {BLANK} blank, {LONG} too long"
     for split, report in (("train", f"211 pairs kept; {dropped}"), ("val", "13 pairs kept; ")):
         texts = (trained / "prepared" / split / "text.bin").read_bytes()
@@ -165,7 +165,7 @@ def test_sessions_are_summed_up(trained, rows):
 
 
 @pytest.mark.slow
-def test_energy_is_what_was_counted_or_said_to_be_unknown(trained, rows, tmp_path):
+def test_card_gives_measured_energy_or_why_it_is_missing(trained, rows, tmp_path):
     words = "0.002000 kWh by their counters, in 1 of 2 sessions; else it could not be had"
     assert rows["energy of the processors"] == [words]
     copy = shutil.copytree(trained, tmp_path / "copy")
@@ -182,7 +182,7 @@ def test_energy_is_what_was_counted_or_said_to_be_unknown(trained, rows, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_card_is_a_function_of_the_run_and_replaced_whole(trained, tmp_path, monkeypatch):
+def test_card_is_reproducible_and_replaced_atomically(trained, tmp_path, monkeypatch):
     copy = shutil.copytree(trained, tmp_path / "elsewhere" / trained.name)
     path = copy / card.CARD
     before = path.read_text()
@@ -205,7 +205,7 @@ def test_the_card_is_a_function_of_the_run_and_replaced_whole(trained, tmp_path,
     assert path.read_text() == "mine\n"
 
 
-def test_of_many_epochs_the_best_and_the_ends_are_shown():
+def test_card_shows_best_first_and_last_of_many_epochs():
     history = [{"epoch": n, "val_bleu": 50 - abs(n - 33)} for n in range(1, 101)]
     shown = [row["epoch"] for row in card._some(TRANSLATION, history)]
     assert len(shown) <= card.EPOCHS and shown == sorted(set(shown))
@@ -216,7 +216,7 @@ def test_of_many_epochs_the_best_and_the_ends_are_shown():
     assert [row["epoch"] for row in card._some(TRANSLATION, history)] == list(range(10, 101, 10))
 
 
-def test_a_model_that_was_only_saved_has_a_card_of_what_is_known(tmp_path):
+def test_saved_model_without_training_gets_a_shorter_card(tmp_path):
     def tokenizer():
         return Tokenizer.train(tiny.sentences(97), vocabulary_size=347)
 
@@ -228,7 +228,7 @@ def test_a_model_that_was_only_saved_has_a_card_of_what_is_known(tmp_path):
 
 
 @pytest.mark.slow
-def test_damage_is_named(trained, tmp_path):
+def test_error_names_the_damaged_file(trained, tmp_path):
     copy = shutil.copytree(trained, tmp_path / "copy")
     for name in ("sessions.json", "scores.json", "prepared/corpus.json", "prepared/recipe.json"):
         before = (copy / name).read_bytes() if (copy / name).exists() else b"[]"

@@ -37,7 +37,7 @@ def test_packages_and_memories_are_counted_once(powercap, tmp_path):
     assert not found.missing
 
 
-def test_a_counter_that_wraps_goes_on(powercap, tmp_path):
+def test_counter_overflow_is_handled(powercap, tmp_path):
     found = Energy(powercap=tmp_path)
     for microjoules in (90_000_000, 4_000_000, 3_000_000):
         powercap[0].write_text(str(microjoules))
@@ -45,7 +45,7 @@ def test_a_counter_that_wraps_goes_on(powercap, tmp_path):
     assert joules == pytest.approx((90 - 7) + (100 - 90 + 4) + (100 - 4 + 3))
 
 
-def test_wraps_are_seen_though_nobody_asks(powercap, tmp_path, monkeypatch):
+def test_counter_overflow_is_noticed_in_the_background(powercap, tmp_path, monkeypatch):
     monkeypatch.setattr(energy, "PERIOD", 0.01)
     with Energy(powercap=tmp_path) as found:
         for microjoules in (90_000_000, 4_000_000, 3_000_000):
@@ -59,7 +59,7 @@ def test_wraps_are_seen_though_nobody_asks(powercap, tmp_path, monkeypatch):
     assert found.joules()["processors"] == pytest.approx(83 + 14 + 99)
 
 
-def test_what_cannot_be_read_is_missing_and_not_zero(powercap, tmp_path):
+def test_unreadable_counter_is_missing_and_not_zero(powercap, tmp_path):
     found = Energy(powercap=tmp_path)
     assert "processors" in found.joules()
     # One of the two; half of the sum would be wrong.

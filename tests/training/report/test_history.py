@@ -32,13 +32,13 @@ def test_a_history_comes_back_as_it_was_written(tmp_path):
         bytes(999),
     ],
 )
-def test_a_damaged_history_is_named(content, tmp_path):
+def test_damaged_history_is_refused(content, tmp_path):
     (tmp_path / LOG).write_bytes(content)
     with pytest.raises(RunError, match=f"{LOG} is damaged: "):
         read_history(tmp_path)
 
 
-def test_what_a_history_lacks_is_not_drawn(tmp_path):
+def test_curves_are_drawn_from_a_history_with_gaps(tmp_path):
     (tmp_path / LOG).write_text("epoch,val_bleu,loss\n1,inf,1e300\n7,,nan\n")
     figure = curves_figure(read_history(tmp_path), "val_bleu", "BLEU")
     write_picture(tmp_path / "curves.png", figure)
@@ -60,11 +60,11 @@ def test_what_a_history_lacks_is_not_drawn(tmp_path):
         ({"step": 400, "val_bleu": 1.0}, {}, None),
     ],
 )
-def test_a_training_that_has_hardly_learned_says_why(row, facts, reason):
+def test_hardly_learned_returns_the_reason_or_none(row, facts, reason):
     assert hardly_learned([{"epoch": 1, **row}], {"warmup_steps": 100}, facts) == reason
 
 
-def test_without_a_warm_up_or_a_history_nothing_is_said():
+def test_hardly_learned_returns_none_without_warm_up_or_history():
     settings = {"warmup_steps": 100, "warmup": False}
     assert hardly_learned([{"epoch": 1, "step": 4}], settings, {}) is None
     assert hardly_learned([], settings, {}) is None

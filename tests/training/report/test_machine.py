@@ -9,7 +9,7 @@ import tensorflow as tf
 from training.step import machine
 
 
-def test_the_machine_is_one_line_with_its_gpus():
+def test_sentence_describes_machine_and_gpus_in_one_line():
     facts = machine.describe()
     line = machine.sentence(facts)
     assert facts["processor"] in line and f"{facts['cores']} cores" in line and "\n" not in line
@@ -18,7 +18,7 @@ def test_the_machine_is_one_line_with_its_gpus():
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
-def test_the_commit_of_a_checkout_and_whether_it_was_changed(tmp_path):
+def test_commit_marks_a_changed_checkout_as_dirty(tmp_path):
     def git(*arguments):
         command = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
         done = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True)

@@ -18,7 +18,7 @@ from training.report.piece_labels import by_character, characters
 OURS, NOBODYS = "\U00013000", "\U00013001"
 
 
-def test_bytes_are_joined_to_the_characters_that_they_write():
+def test_byte_pieces_are_joined_to_characters():
     word = [f"<0x{byte:02X}>" for byte in "한ж🎉".encode()]
     assert characters(["▁a", *word, "b"]) == [("▁a", 1), ("한", 3), ("ж", 2), ("🎉", 4), ("b", 1)]
     # Characters that are cut, that begin in the middle, and that cannot be printed.
@@ -27,7 +27,7 @@ def test_bytes_are_joined_to_the_characters_that_they_write():
     assert characters([]) == []
 
 
-def test_attention_of_joined_pieces_is_added_up_and_of_joined_rows_the_mean():
+def test_joined_attention_columns_are_summed_and_rows_averaged():
     attention = np.arange(12.0).reshape(3, 4)
     found = by_character(attention, [("a", 1), ("한", 3)], [("ж", 2), ("b", 1)])
     # By hand: (0 + 4) / 2, (1 + 2 + 3 + 5 + 6 + 7) / 2; 8, 9 + 10 + 11.
@@ -71,7 +71,7 @@ def drawn(text):
     return picture.getvalue()
 
 
-def test_a_font_is_found_that_has_the_letter_and_a_line_names_what_none_has(font, capsys):
+def test_missing_characters_are_reported_and_others_get_a_font(font, capsys):
     own = list(rcParams["font.family"])
     assert families_for(["plain text", "жук", "e\ufe0f\u200d"]) == (own, set())
     assert families_for([f"a{OURS}", NOBODYS]) == ([*own, "Ours"], {NOBODYS})
@@ -90,7 +90,7 @@ def test_a_font_is_found_that_has_the_letter_and_a_line_names_what_none_has(font
     assert dark.sum() == pytest.approx((0.7 * 10 * 100 / 72) ** 2, rel=0.15)
 
 
-def test_many_missing_letters_are_one_line(capsys):
+def test_many_missing_characters_are_reported_in_one_line(capsys):
     letters = [chr(0x13000 + n) for n in range(11)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("training.report.fonts.families_for", lambda texts: ([], set(letters)))

@@ -25,13 +25,13 @@ def epoch(tokens, first=0, before=None, output=None):
     return bar.row()
 
 
-def test_the_loss_is_that_of_all_tokens():
+def test_epoch_loss_is_the_log_of_the_perplexity():
     row = epoch([11, 13])
     assert row["loss"] == pytest.approx(2) and row["accuracy"] == 0.3
     assert row["learning_rate"] == 0.5 and row["tokens"] == 24
 
 
-def test_an_epoch_that_goes_on_has_the_tokens_and_the_time_of_before():
+def test_resumed_epoch_includes_earlier_tokens_and_time():
     row = epoch([30, 20], first=5, before={"tokens": 1000, "tokens_per_second": 10.0})
     assert row["tokens"] == 1050
     assert row["tokens"] / row["tokens_per_second"] == pytest.approx(100, abs=1)
@@ -39,7 +39,7 @@ def test_an_epoch_that_goes_on_has_the_tokens_and_the_time_of_before():
     assert epoch([30, 20], first=5, before={"tokens_per_second": 10.0})["tokens"] == 50
 
 
-def test_the_bar_of_an_epoch_has_count_time_and_loss_in_80_columns():
+def test_progress_bar_shows_count_time_and_loss_in_80_columns():
     output = terminal(80)
     epoch([11, 13], first=3, output=output)
     row = output.file.rows()[-1]
@@ -47,7 +47,7 @@ def test_the_bar_of_an_epoch_has_count_time_and_loss_in_80_columns():
     assert len(row) <= 80
 
 
-def test_a_resumed_training_says_where_it_goes_on_and_how_much_time_is_used():
+def test_resume_message_gives_position_and_used_time():
     between = {"epoch": 3, "batch": 0, "seconds": 312.0}
     assert going_on(between, 1234) == "goes on after epoch 3, step 1,234, 5.2 minutes"
     limited = going_on(between, 1234, 30)

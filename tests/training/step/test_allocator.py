@@ -26,9 +26,7 @@ print(os.environ.get("GLIBC_TUNABLES"), sys.argv[1:])
         ("another", {}, 1, None),
     ],
 )
-def test_a_program_begins_again_with_huge_pages_unless_the_user_has_set_something(
-    name, given, begun, left
-):
+def test_program_restarts_with_huge_pages_unless_the_user_set_tunables(name, given, begun, left):
     environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
     done = subprocess.run(
         [sys.executable, "-c", BEGUN, name, "a b", "--c"], env={**environment, **given},

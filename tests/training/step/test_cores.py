@@ -45,12 +45,12 @@ def no_gpu(monkeypatch):
         (2, {"batch_tokens": MIN_TOKENS, "cores": 5}, 5),
     ],
 )
-def test_as_many_parts_as_cores_if_each_has_enough_to_do(monkeypatch, available, changes, expected):
+def test_parts_equal_cores_if_each_has_enough_tokens(monkeypatch, available, changes, expected):
     monkeypatch.setattr(machine, "cores", lambda: available)
     assert cores_of(recipe(**changes)) == expected
 
 
-def test_a_gpu_computes_its_batch_whole(monkeypatch):
+def test_batch_is_not_split_on_a_gpu(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 7)
     assert cores_of(recipe(batch_tokens=AUTO)) == 1
     monkeypatch.setattr(cores, "has_gpu", lambda: True)
@@ -71,7 +71,7 @@ def stop(training):
     ],
     ids=["prepared", "trained"],
 )
-def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(monkeypatch, tmp_path, train_it, code):
+def test_run_keeps_its_number_of_parts_on_another_machine(monkeypatch, tmp_path, train_it, code):
     """Dropout draws for each part."""
     command = [RECIPE, "--run", str(tmp_path / "run"), "--resume", "--r-drop", "0"]
     models = []
@@ -86,7 +86,7 @@ def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(monkeypatch, tmp_path
     assert [model.cores for model in models] == [3, 3]
 
 
-def test_each_part_gets_its_share_of_the_threads_while_that_can_be_said():
+def test_threads_are_shared_among_parts_until_tensorflow_starts():
     program = """
 import tensorflow as tf
 from training.step import machine
@@ -121,7 +121,7 @@ from killing_recipe import RECIPE
 
 
 @pytest.mark.slow
-def test_the_command_sees_to_its_process_in_time(tmp_path):
+def test_train_command_configures_its_process_before_tensorflow_runs(tmp_path):
     """Nothing that it imports or reads makes TensorFlow compute before the threads are set."""
     (tmp_path / "watched.py").write_text(WATCHED)
     command = [sys.executable, "-m", "training.train", str(tmp_path / "watched.py")]

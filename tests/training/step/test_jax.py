@@ -35,7 +35,7 @@ def trained(tmp_path_factory):
     return {devices: dict(np.load(folder / f"{devices}.npz")) for devices in processes}
 
 
-def test_two_devices_are_one(trained):
+def test_two_devices_give_the_results_of_one(trained):
     one, two = trained[1], trained[2]
     assert (one.pop("devices"), two.pop("devices")) == (1, 2)
     assert (one.pop("placed"), two.pop("placed")) == (1, 2), "a copy of each weight a device"
@@ -45,7 +45,7 @@ def test_two_devices_are_one(trained):
         np.testing.assert_allclose(two[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-def test_the_command_that_needs_tensorflow_says_so(tmp_path):
+def test_train_command_is_refused_with_the_jax_backend(tmp_path):
     command = [sys.executable, "-m", "training.train", "dates", "--run", str(tmp_path / "run")]
     environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)

@@ -37,18 +37,18 @@ def test_the_largest_batch_is_found_to_an_eighth_in_few_steps(room):
 
 
 @pytest.mark.parametrize("maximum", [17, 23, 1009])
-def test_the_largest_batch_is_no_larger_than_asked(maximum):
+def test_largest_batch_does_not_exceed_the_maximum(maximum):
     tried = []
     found = largest_batch.largest_batch_tokens(held(10**9, tried), 17, maximum)
     assert max(tried) <= maximum and found >= maximum - maximum // 8 - 1
 
 
-def test_no_room_for_the_least_is_said():
+def test_memory_error_is_raised_when_the_minimum_does_not_fit():
     with pytest.raises(MemoryError, match="too small for a training step of 17 tokens"):
         largest_batch.largest_batch_tokens(held(13, []), 17, 1009)
 
 
-def test_other_errors_of_a_step_are_not_taken_for_a_lack_of_room():
+def test_other_errors_are_not_treated_as_out_of_memory():
     def step(tokens):
         raise tf.errors.InvalidArgumentError(None, None, "another")
 
@@ -79,7 +79,7 @@ def small_gpu(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_finds_its_batch_once_and_learns_as_with_the_number(small_gpu, tmp_path, capsys):
+def test_auto_batch_is_found_once_and_trains_like_a_number(small_gpu, tmp_path, capsys):
     command = [RECIPE, "--epochs", "1", "--r-drop-from", "0"]
     run, given = tmp_path / "run", tmp_path / "given"
     assert train.main([*command, "--run", str(run), "--batch-tokens", "auto"]) == 0
@@ -102,7 +102,7 @@ def test_a_run_finds_its_batch_once_and_learns_as_with_the_number(small_gpu, tmp
 
 
 @pytest.mark.slow
-def test_an_epoch_keeps_its_steps(small_gpu, tmp_path, monkeypatch):
+def test_auto_batch_leaves_a_minimum_of_steps_per_epoch(small_gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(fit, "MIN_STEPS", 20)
     run = tmp_path / "run"
     command = [RECIPE, "--run", str(run), "--epochs", "1", "--batch-tokens", "auto"]
@@ -113,7 +113,7 @@ def test_an_epoch_keeps_its_steps(small_gpu, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_that_found_no_batch_takes_a_number(small_gpu, tmp_path, monkeypatch, capsys):
+def test_after_auto_fails_a_given_batch_size_is_accepted(small_gpu, tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
     command = [RECIPE, "--run", str(run), "--epochs", "1"]
 
@@ -146,7 +146,7 @@ def test_without_a_gpu_auto_is_refused_in_one_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     "options", [["--accumulate", "2"], ["--cores", "2"], ["--strategy", "mirrored"]]
 )
-def test_auto_is_for_one_device(options, tmp_path, capsys):
+def test_auto_is_refused_with_several_parts_or_devices(options, tmp_path, capsys):
     command = [RECIPE, "--run", str(tmp_path / "run"), "--batch-tokens", "auto", *options]
     assert train.main(command) == 2
     error = capsys.readouterr().err.strip()
@@ -154,9 +154,7 @@ def test_auto_is_for_one_device(options, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_no_room_in_the_middle_is_one_line_and_the_run_goes_on_in_parts(
-    tmp_path, monkeypatch, capsys
-):
+def test_after_out_of_memory_the_run_resumes_in_parts(tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
     command = [RECIPE, "--run", str(run), "--epochs", "1", "--checkpoint-steps", "2"]
     row = fit.EpochProgress.row

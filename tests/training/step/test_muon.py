@@ -24,7 +24,7 @@ def iterated(s):
 
 
 @pytest.mark.parametrize("shape", [(7, 7), (5, 13), (13, 5), (3, 7, 11)])
-def test_the_directions_stay_and_the_sizes_become_one(rng, shape):
+def test_orthogonal_keeps_directions_and_sets_singular_values_near_one(rng, shape):
     x = rng.normal(size=shape)
     u, s, vt = np.linalg.svd(x, full_matrices=False)
     size = iterated(s / np.linalg.norm(x, axis=(-2, -1))[..., None])
@@ -35,7 +35,7 @@ def test_the_directions_stay_and_the_sizes_become_one(rng, shape):
     assert ((sizes > 0.68) & (sizes < 1.21)).all()
 
 
-def test_in_bfloat16_the_directions_stay_and_the_sizes_are_about_one(rng):
+def test_bfloat16_keeps_directions_and_singular_values_near_one(rng):
     x = rng.normal(size=(3, 7, 11)).astype("float32")
     u, _, vt = np.linalg.svd(x, full_matrices=False)
     found = orthogonal(tf.constant(x), "bfloat16")
@@ -105,7 +105,7 @@ def test_three_steps_by_hand(rng):
     assert {"output_projection/kernel", "target_embedding/embeddings"} < adams.keys()
 
 
-def test_keras_s_own_takes_the_same_steps_where_there_are_no_heads(rng):
+def test_steps_equal_keras_muon_with_one_head(rng):
     """Ours with one head; Keras's without weight decay, its Adam on the same matrices."""
     ours = transformer(
         lambda matrices: Muon(RATE, matrices, beta_2=0.98, epsilon=1e-9), num_heads=1
@@ -129,7 +129,7 @@ def test_keras_s_own_takes_the_same_steps_where_there_are_no_heads(rng):
 
 
 @pytest.mark.slow
-def test_the_model_learns_by_fit_and_comes_back_from_its_configuration(rng):
+def test_fit_lowers_the_loss_and_optimizer_config_round_trips(rng):
     inputs, labels = batch(rng)
     model = transformer(lambda matrices: Muon(0.003, matrices), dropout=0.1, tie_embeddings="all")
     losses = model.fit(inputs, labels, batch_size=5, epochs=30, verbose=0).history["loss"]

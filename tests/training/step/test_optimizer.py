@@ -14,7 +14,7 @@ from training.tasks import TASKS
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_weight_decay_takes_its_share_of_matrices_alone(optimizer, decay, dtype):
+def test_weight_decay_shrinks_only_trainable_matrices(optimizer, decay, dtype):
     """Without a gradient, a step leaves W - rate decay W of a matrix, and does not change other
     weights."""
     # The paper's rate at its peak, the first step: 1 / sqrt(d_model).

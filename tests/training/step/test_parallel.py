@@ -35,7 +35,7 @@ def assert_close(found, expected):
 
 
 @pytest.mark.parametrize("kind", ["plain", "ours"])
-def test_two_devices_are_one(folder, kind):
+def test_two_devices_give_the_results_of_one(folder, kind):
     """Weights, the metrics of each epoch, and an evaluation."""
     two, one = (unpack((folder / f"{kind}-{n}.npz").read_bytes()) for n in (2, 1))
     assert {"accuracy", "perplexity", "loss", "val_accuracy", "val_perplexity"} < set(one)
@@ -48,7 +48,7 @@ def test_the_two_devices_had_different_numbers_of_tokens():
         assert (ids[::2] != 0).sum() > 4 * (ids[1::2] != 0).sum() > 0
 
 
-def test_each_replica_drops_out_by_itself(folder):
+def test_each_replica_has_its_own_dropout(folder):
     dropped = unpack((folder / "dropout.npz").read_bytes())
     for moment in ("made", "stepped"):
         assert (dropped[f"{moment}-0"] != dropped[f"{moment}-1"]).any()
@@ -77,7 +77,7 @@ def one_step():
 
 
 @pytest.mark.parametrize(("parts", "cores"), [(3, 1), (12, 1), (1, 3), (3, 2), (2, 6)])
-def test_parts_are_the_whole_batch(parts, cores, one_step):
+def test_training_in_parts_equals_the_whole_batch(parts, cores, one_step):
     """12 rows of very different lengths, in parts of 4, 2 and 1."""
 
     def make(config, **kwargs):
@@ -91,7 +91,7 @@ def test_parts_are_the_whole_batch(parts, cores, one_step):
     assert int(split.optimizer.iterations) == two_devices.STEPS, "an update a batch"
 
 
-def test_parts_of_padding_alone_count_nothing():
+def test_parts_with_only_padding_change_nothing():
     ids = np.array(next(two_devices.batches()))
     ids[4:] = 0
     dataset = tf.data.Dataset.from_tensors(({"source_ids": ids, "target_ids": ids}, ids))
@@ -118,7 +118,7 @@ def test_a_batch_of_padding_changes_no_weight():
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])
-def test_adam_of_a_token_that_comes_twice(clip):
+def test_adam_sums_sparse_gradients_of_repeated_tokens(clip):
     """The gradient of a gather has a row for each occurrence; the rows must be summed first."""
     sparse = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, -4.0]]), [1, 1], [3, 2])
     options = {"learning_rate": 0.1, "epsilon": 0.01, "global_clipnorm": clip}

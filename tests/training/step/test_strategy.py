@@ -59,7 +59,7 @@ def test_one_worker_is_the_chief(monkeypatch, cluster, kind, index, chief):
         '{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}',
     ],
 )
-def test_a_worker_that_does_not_know_itself_is_one_line(monkeypatch, config):
+def test_invalid_tf_config_gives_one_line_error(monkeypatch, config):
     monkeypatch.setenv("TF_CONFIG", config)
     with pytest.raises(ValueError, match="TF_CONFIG") as error:
         is_chief("multiworker")
@@ -75,7 +75,7 @@ def test_a_worker_that_does_not_know_itself_is_one_line(monkeypatch, config):
         (["--accumulate", "0"], "accumulate must be at least 1"),
     ],
 )
-def test_what_is_not_there_is_one_line(tmp_path, options, named):
+def test_unavailable_or_invalid_strategy_is_refused(tmp_path, options, named):
     run = tmp_path / "run"
     done = processes.train(
         ["dates", "--run", str(run), *options], {"TF_CONFIG": None, "TPU_NAME": None}
@@ -86,7 +86,7 @@ def test_what_is_not_there_is_one_line(tmp_path, options, named):
     assert not run.exists()
 
 
-def test_one_process_agrees_with_itself():
+def test_strategy_of_one_process_is_its_own_chief():
     strategy = Strategy()
     assert strategy.is_chief and strategy.replicas == 1
     assert strategy.chiefs(0.1) == 0.1
@@ -126,7 +126,7 @@ def test_two_devices_train_to_the_weights_of_one(one_process, tmp_path):
 
 
 @pytest.mark.nightly
-def test_parts_train_to_the_weights_of_the_whole_by_adam_too(tmp_path):
+def test_accumulation_trains_to_the_same_weights_with_adam(tmp_path):
     for name, parts in (("whole", "1"), ("run", "3")):
         train(tmp_path / name, *EXACT, "--accumulate", parts, DROPOUT="0", OPTIMIZER="adam")
     assert_close_weights(tmp_path / "run", tmp_path / "whole", 1)
@@ -147,7 +147,7 @@ def test_two_workers_train_to_the_weights_of_one_process(one_process, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_cluster_of_one_worker_is_one_process(one_process, tmp_path, monkeypatch):
+def test_cluster_of_one_worker_equals_one_process(one_process, tmp_path, monkeypatch):
     config = {"cluster": {"worker": ["127.0.0.1:0"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     train(tmp_path / "run", *EXACT, "--strategy", "multiworker", DROPOUT="0")
@@ -155,7 +155,7 @@ def test_a_cluster_of_one_worker_is_one_process(one_process, tmp_path, monkeypat
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_worker_stops_both_behind_the_same_step(one_process, tmp_path):
+def test_signal_to_one_worker_stops_both_and_training_resumes(one_process, tmp_path):
     """And one process resumes, to the weights of an uninterrupted training."""
     run = tmp_path / "run"
     options = {"count": 2, "DROPOUT": "0"}
@@ -169,7 +169,7 @@ def test_a_signal_to_one_worker_stops_both_behind_the_same_step(one_process, tmp
 
 
 @pytest.mark.parametrize("killed", slow_or_nightly([0, 1], [0]))
-def test_who_loses_a_worker_ends_with_one_line(tmp_path, killed):
+def test_losing_a_worker_ends_the_other_with_one_line_error(tmp_path, killed):
     die = {killed: "3 batches, 0.0 seconds"}
     with Workers(tmp_path / "run", "--epochs", "500", count=2, die=die) as workers:
         codes = workers.wait(timeout=300)
@@ -193,7 +193,7 @@ def test_the_others_end_when_the_chief_cannot_begin(tmp_path):
 
 @pytest.mark.hostile  # test_resume.py kills one process at chosen moments
 @pytest.mark.parametrize("count", [1, 2])
-def test_killed_at_random_is_uninterrupted(tmp_path, count):
+def test_randomly_killed_training_equals_uninterrupted(tmp_path, count):
     """SIGKILL in or after random batches, with everything that is drawn from seeds, R-Drop and
     Muon.
 

@@ -72,7 +72,7 @@ def test_the_best_macro_f1_is_published(folder):
 
 
 @pytest.mark.slow
-def test_a_tsv_is_the_same_corpus(folder, tmp_path):
+def test_tsv_gives_the_same_corpus_as_two_files(folder, tmp_path):
     words = ["--family", "classifier", "--run", str(tmp_path / "run"), *labelled.SIZES]
     words += ["--source", str(folder / "train.tsv"), "--val-source", str(folder / "val.tsv")]
     recipe = train.read_recipe(train.parser().parse_args(words))
@@ -83,13 +83,13 @@ def test_a_tsv_is_the_same_corpus(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+def test_training_resumes_bit_identically(folder, tmp_path):
     run = tmp_path / "run"
     assert_goes_on(labelled.command(folder, "classifier", run), run, folder / "run")
 
 
 @pytest.mark.slow
-def test_evaluating_is_counting(folder, tmp_path, capsys):
+def test_evaluation_scores_equal_plain_counts(folder, tmp_path, capsys):
     test = [str(folder / "test.txt"), "--labels", str(folder / "test.labels")]
     out = tmp_path / "found.json"
     answers = tmp_path / "answers.txt"
@@ -111,7 +111,7 @@ def test_evaluating_is_counting(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_asking_a_run_writes_a_label_for_each_line(folder, monkeypatch, capsys):
+def test_translate_command_writes_one_label_per_line(folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a cat\n\nwe saw red\n")))
     assert translate.main([str(folder / "run")]) == 0
     said = capsys.readouterr().out
@@ -170,7 +170,7 @@ def test_macro_f1_by_hand():
          "pooling must be one of ('mean', 'bos'), got 'max'"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, given, message):
+def test_incompatible_options_are_refused(corpus, tmp_path, capsys, given, message):
     (tmp_path / "empty").write_text("\n" * 149)
     names = {"FILE": str(corpus / "train.txt"), "EMPTY": str(tmp_path / "empty")}
     given = [names.get(word, word) for word in given]
@@ -190,7 +190,7 @@ def test_labels_that_only_validation_has_are_counted(corpus, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
+def test_unsupported_command_options_are_refused(folder, tmp_path, capsys):
     run, text = str(folder / "run"), str(folder / "val.txt")
     for main, arguments, said in (
         (evaluate.main, [run, "--source", text, "--target", text], "'encoder-decoder' or"),
@@ -208,7 +208,7 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_it_is_exported_verified_and_asked_in_bulk(folder, tmp_path):
+def test_export_is_verified_and_answers_files_like_the_service(folder, tmp_path):
     """The served results are those of the service here."""
     from export import saved_model, translate_files
 

@@ -67,7 +67,7 @@ def words(folder, run, *options):
 
 
 @pytest.mark.slow
-def test_a_run_has_perplexity_and_bits_of_its_validation(folder):
+def test_run_logs_validation_perplexity_and_bits_per_byte(folder):
     with (folder / "run" / "log.csv").open() as file:
         rows = list(csv.DictReader(file))
     corpus = TASK.corpus(folder / "run" / "prepared" / "val")
@@ -86,7 +86,7 @@ def test_a_run_has_perplexity_and_bits_of_its_validation(folder):
 
 
 @pytest.mark.slow
-def test_the_logged_loss_is_the_models_own(folder):
+def test_published_perplexity_equals_recomputed_one(folder):
     """Over the rows as they were joined, with each text of a row in its own row."""
     model, tokenizer = runs.load(folder / "run")
     corpus = TASK.corpus(folder / "run" / "prepared" / "val")
@@ -104,7 +104,7 @@ def test_the_logged_loss_is_the_models_own(folder):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+def test_training_resumes_bit_identically(folder, tmp_path):
     run = tmp_path / "run"
     assert_goes_on(words(folder, run), run, folder / "run", JoinedBatches)
 
@@ -129,7 +129,7 @@ def test_evaluating_scores_each_text_alone(folder, capsys):
 
 
 @pytest.mark.slow
-def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):
+def test_evaluation_omits_bits_per_byte_when_a_text_is_cut(folder, tmp_path, capsys):
     """64 windows of 23 tokens are scored, with half of the tokens new in each."""
     (tmp_path / "long.txt").write_text(" ".join(["alpha"] * 400))
     assert evaluate.main([str(folder / "run"), "--text", str(tmp_path / "long.txt")]) == 0
@@ -155,7 +155,7 @@ def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):
         (["--family", "language-model", "--text", "missing.txt"], "cannot read missing.txt"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, given, message):
+def test_incompatible_options_are_refused(corpus, tmp_path, capsys, given, message):
     given = [str(corpus / "train.txt") if word == "FILE" else word for word in given]
     assert train.main([*given, "--run", str(tmp_path / "run")]) in (1, 2)
     said = capsys.readouterr().err
@@ -164,7 +164,7 @@ def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, g
 
 
 @pytest.mark.slow
-def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
+def test_unsupported_command_options_are_refused(folder, tmp_path, capsys):
     run, text = str(folder / "run"), str(folder / "val.txt")
     said = "must be a run of the family 'encoder-decoder'"
     asked = [
@@ -190,7 +190,7 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_what_follows_is_learned_exported_and_served(folder, tmp_path, monkeypatch):
+def test_next_word_is_learned_exported_and_served(folder, tmp_path, monkeypatch):
     """The next word is known; after thirty epochs the model writes it."""
     from export import saved_model, translate_files
     from tfformer import TextGenerator

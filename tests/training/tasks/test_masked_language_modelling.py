@@ -71,7 +71,7 @@ def rows(tokenizer, count):
     return tf.constant([joined] * count), tf.constant([numbers] * count)
 
 
-def test_words_are_whole(tokenizer):
+def test_pieces_are_grouped_into_whole_words(tokenizer):
     ids, numbers = rows(tokenizer, 1)
     found = Masking(tokenizer).words(ids, numbers)[0].numpy()
     pieces = [tokenizer.source.pieces[n] for n in ids[0].numpy()]
@@ -89,7 +89,7 @@ def test_words_are_whole(tokenizer):
     assert later[0] == 0
 
 
-def test_shares_of_words_that_are_hidden_whole(tokenizer):
+def test_whole_words_are_hidden_in_shares_of_80_10_10(tokenizer):
     masking = Masking(tokenizer)
     ids, numbers = (tf.tile(one, [1, 12]) for one in rows(tokenizer, 300))
     hidden, labels = masking.masked(ids, numbers, [5, 7])
@@ -124,7 +124,7 @@ def test_shares_of_words_that_are_hidden_whole(tokenizer):
     assert (masking.masked(tf.constant(ids), numbers, [5, 8])[0].numpy() != hidden).any()
 
 
-def test_gaps_alone_give_the_same_loss_and_gradients(tokenizer):
+def test_masked_positions_alone_give_the_same_loss_and_gradients(tokenizer):
     """No state is multiplied by the vocabulary unnecessarily."""
     size = len(tokenizer.source.pieces)
     config = MaskedLanguageModelConfig.preset("test", size, dropout=0.0)
@@ -144,7 +144,7 @@ def test_gaps_alone_give_the_same_loss_and_gradients(tokenizer):
 
 
 @pytest.mark.slow
-def test_validations_hide_the_same_and_epochs_others(folder):
+def test_validation_masks_are_fixed_and_epoch_inputs_differ(folder):
     tokenizer = runs.load_tokenizer(folder / "run")
     corpus = TASK.corpus(folder / "run" / "prepared" / "val")
     found = []
@@ -156,7 +156,7 @@ def test_validations_hide_the_same_and_epochs_others(folder):
 
 
 @pytest.mark.slow
-def test_the_published_perplexity_is_the_models_own(folder):
+def test_published_perplexity_equals_recomputed_one(folder):
     """At masked positions only, each text of a row by itself."""
     model, tokenizer = runs.load(folder / "run")
     corpus = TASK.corpus(folder / "run" / "prepared" / "val")
@@ -176,7 +176,7 @@ def test_the_published_perplexity_is_the_models_own(folder):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+def test_training_resumes_bit_identically(folder, tmp_path):
     run = tmp_path / "run"
     assert_goes_on(words(folder, run), run, folder / "run", JoinedBatches)
 
@@ -202,7 +202,7 @@ def test_evaluating_does_not_depend_on_the_batches(folder, tmp_path, capsys):
         (["--text", "FILE", "--pooling", "bos"], "fields must be among"),
     ],
 )
-def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, given, message):
+def test_incompatible_options_are_refused(corpus, tmp_path, capsys, given, message):
     given = [str(corpus / "train.txt") if word == "FILE" else word for word in given]
     family = ["--family", "masked-language-model", "--run", str(tmp_path / "run")]
     assert train.main([*family, *given]) == 2

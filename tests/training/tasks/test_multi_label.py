@@ -41,7 +41,7 @@ def words(folder, run, *options):
 
 
 @pytest.mark.slow
-def test_what_is_published_is_counted_by_hand(folder):
+def test_published_f1_equals_counts_by_hand(folder):
     config = runs.read_config(folder / "run")
     assert config["model"]["multi_label"] and config["model"]["num_labels"] == 3
     service = runs.load_service(folder / "run")
@@ -57,7 +57,7 @@ def test_what_is_published_is_counted_by_hand(folder):
 
 
 @pytest.mark.slow
-def test_evaluating_draws_what_was_predicted_for_what(folder, tmp_path, capsys):
+def test_evaluation_draws_a_confusion_matrix(folder, tmp_path, capsys):
     picture, out = tmp_path / "confused.png", tmp_path / "found.json"
     test = ["--source", str(folder / "val.txt"), "--labels", str(folder / "val.labels")]
     command = [str(folder / "run"), *test, "--output", str(out), "--picture", str(picture)]
@@ -70,14 +70,14 @@ def test_evaluating_draws_what_was_predicted_for_what(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+def test_training_resumes_bit_identically(folder, tmp_path):
     """With an LSTM over pieces."""
     run = tmp_path / "run"
     assert_goes_on(words(folder, run), run, folder / "run")
 
 
 @pytest.mark.slow
-def test_resumed_it_is_the_same_task(folder, tmp_path, capsys):
+def test_resume_and_init_refuse_a_missing_multi_label_option(folder, tmp_path, capsys):
     assert train.main(words(folder, folder / "run", "--resume")) == 0
     other = labelled.command(folder, "classifier", folder / "run", "--resume")
     assert train.main(other) == 2
@@ -92,7 +92,7 @@ def test_resumed_it_is_the_same_task(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_labels_of_a_batch_are_no_and_yes(folder):
+def test_batch_labels_are_1_for_no_and_2_for_yes(folder):
     tokenizer = runs.load_tokenizer(folder / "run")
     reading = TASK.reading(tokenizer, 7)
     targets = reading.encode_target(tf.constant(["animal\tfruit salad", ""]))
@@ -107,7 +107,7 @@ def test_labels_of_a_batch_are_no_and_yes(folder):
 
 
 @pytest.mark.slow
-def test_the_threshold_decides(folder):
+def test_threshold_decides_which_labels_are_returned(folder):
     texts = ["the cat", "red pear"]
     high, low = (runs.load_service(folder / "run", threshold=t) for t in (0.999999, 1e-6))
     assert high.answer(texts) == ["", ""]
@@ -116,7 +116,7 @@ def test_the_threshold_decides(folder):
         runs.load_service(folder / "run", threshold=1)
 
 
-def test_balanced_weights_are_n_over_c_n_c():
+def test_balanced_class_weights_are_inverse_to_label_counts():
     class Recipe:
         smoothing, class_weights = 0.0, "balanced"
 
@@ -128,7 +128,7 @@ def test_balanced_weights_are_n_over_c_n_c():
 
 
 @pytest.mark.slow
-def test_weights_of_labels_are_trained_with(folder, tmp_path, capsys):
+def test_training_accepts_balanced_class_weights(folder, tmp_path, capsys):
     labelled.write(tmp_path, "train", labelled.classified(67, 5))
     labelled.write(tmp_path, "val", labelled.classified(11, 7))
     command = labelled.command(tmp_path, "classifier", tmp_path / "run", "--epochs", "1")

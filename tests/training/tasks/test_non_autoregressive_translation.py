@@ -70,7 +70,7 @@ def begin(folder, decoding):
 # The examples of a batch.
 
 
-def test_any_number_of_tokens_is_masked_at_any_place():
+def test_number_and_positions_of_masked_tokens_are_uniform():
     ids = tf.constant([[9] * 5 + [0, 0]] * 4000 + [[7] + [0] * 6] + [[0] * 7])
     found, hidden = (x.numpy() for x in masked(ids, [3, 5]))
     np.testing.assert_array_equal(found, np.where(hidden, 2, ids))
@@ -99,7 +99,7 @@ class Writes:
         return self.logits
 
 
-def test_glancing_shows_a_share_of_what_the_first_pass_gets_wrong():
+def test_glancing_reveals_tokens_in_proportion_to_errors():
     tokens = np.array([[5, 6, 7, 8, 9, 10, 11], [5, 6, 7, 0, 0, 0, 0], [0] * 7] * 500)
     said = np.array([[5, 6, 4, 4, 4, 4, 4], [5, 6, 7, 9, 9, 9, 9], [9] * 7] * 500)
     lengths = np.array([[3], [1], [0]] * 500)
@@ -126,7 +126,7 @@ def test_glancing_shows_a_share_of_what_the_first_pass_gets_wrong():
     assert (other["target_ids"].numpy() != found).any()
 
 
-def test_lengths_and_what_is_filled_up_by_hand():
+def test_length_ids_and_filled_up_targets_by_hand():
     source = tf.constant([[5, 6, 3, 0], [5, 3, 0, 0], [5, 6, 7, 3], [0, 0, 0, 0]])
     target = tf.constant([[8, 9, 0, 0, 0], [8, 9, 4, 8, 9], [8, 0, 0, 0, 0], [0, 0, 0, 0, 0]])
     # Equal lengths: 3 of 5; 4 more count as at most 2 more; 2 fewer; none.
@@ -142,7 +142,7 @@ def test_lengths_and_what_is_filled_up_by_hand():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("decoding", DECODINGS)
-def test_a_batch_is_what_its_model_reads_and_its_loss_compares(folder, decoding):
+def test_batches_fit_the_model_and_loss_of_each_decoding(folder, decoding):
     """Rows of padding, for which there were no pairs, count nothing."""
     if not (folder / decoding).exists():
         begin(folder, decoding)
@@ -170,7 +170,7 @@ def test_a_batch_is_what_its_model_reads_and_its_loss_compares(folder, decoding)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("glancing", ["0", "0.5"])
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path, glancing):
+def test_training_resumes_bit_identically(folder, tmp_path, glancing):
     """The same masks are drawn."""
     run, whole = tmp_path / "run", folder / "mask-predict"
     options = [*SIZES, "--decoding", "mask-predict", "--max-length-difference", "20"]
@@ -183,7 +183,7 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path, glancing):
 
 
 @pytest.mark.slow
-def test_a_student_learns_what_its_teacher_says(folder, tmp_path):
+def test_distillation_trains_on_the_teacher_s_translations(folder, tmp_path):
     """Its vocabulary is the teacher's; validation uses the human translations."""
     run, teacher = tmp_path / "run", folder / "teacher"
     options = [*LAYERS, "--max-length-difference", "20", "--distill", str(teacher)]
@@ -205,7 +205,7 @@ def test_a_student_learns_what_its_teacher_says(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_evaluating_says_how_it_was_decoded(folder, tmp_path, capsys):
+def test_evaluation_records_the_decoding_options(folder, tmp_path, capsys):
     pairs = ["--source", f"{folder}/val.en", "--target", f"{folder}/val.de"]
     output = ["--output", str(tmp_path / "scores.json"), "--passes", "2", "--lengths", "5"]
     assert evaluate.main([str(folder / "mask-predict"), *pairs, *output]) == 0
@@ -217,7 +217,7 @@ def test_evaluating_says_how_it_was_decoded(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_runs_of_both_kinds_stand_side_by_side(folder, capsys):
+def test_compare_command_accepts_runs_of_both_kinds(folder, capsys):
     pairs = ["--source", f"{folder}/val.en", "--target", f"{folder}/val.de"]
     assert compare.main([str(folder / "teacher"), str(folder / "ctc"), *pairs]) == 0
     rows = {row.split("│")[1].strip(): row.split("│")[2:4] for row in table_of(capsys)}
@@ -252,7 +252,7 @@ def test_repeated_words_by_hand():
          "--vocabulary-size cannot be given with --distill: that run decides it"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
+def test_incompatible_options_are_refused(folder, tmp_path, capsys, given, message):
     known = {"FILE": f"{folder}/val.en", "teacher": f"{folder}/teacher"}
     known["ctc"] = f"{folder}/ctc" if given[0] == "--distill" else "ctc"
     given = [known.get(word, word) for word in given]
@@ -275,7 +275,7 @@ def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, g
         pytest.param("ctc", "17", 80, marks=pytest.mark.slow),
     ],
 )
-def test_words_are_learned_all_at_once_exported_and_served(
+def test_word_translation_is_learned_exported_and_served(
     folder, tmp_path, monkeypatch, decoding, epochs, minimum
 ):
     """Each word has one translation; the exported model gives it for unseen sentences."""

@@ -37,7 +37,7 @@ def files_of(folder, family):
         ["tagger", "masked-language-model"],
     ),
 )
-def test_parts_learn_what_the_whole_learns(family, tmp_path):
+def test_batch_in_parts_gives_the_same_loss(family, tmp_path):
     """The losses of two epochs without dropout are equal, except for rounding."""
     losses = []
     files = files_of(tmp_path, family)

@@ -50,7 +50,7 @@ def command(folder, run, *options):
     return ["--family", "span", "--run", str(run), *files, *SIZES, *options]
 
 
-def test_the_corpus_is_the_same_for_a_seed_and_no_name_is_in_two_splits():
+def test_corpus_depends_on_the_seed_and_splits_share_no_names():
     names = {}
     for split in SPLITS:
         found = [*facts.pairs(split, 300)]
@@ -66,7 +66,7 @@ def test_the_corpus_is_the_same_for_a_seed_and_no_name_is_in_two_splits():
 
 
 @pytest.mark.slow
-def test_places_are_those_of_the_answer(folder):
+def test_positions_enclose_the_answer(folder):
     """The tokens between the two positions are the answer again."""
     tokenizer = runs.load_tokenizer(folder / "run")
     reading = TASK.reading(tokenizer, 256)
@@ -87,7 +87,7 @@ def test_places_are_those_of_the_answer(folder):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_learned_is_counted(folder, tmp_path, monkeypatch, capsys):
+def test_unusable_examples_are_dropped_and_counted(folder, tmp_path, monkeypatch, capsys):
     """Before its first step; the rest is the corpus of the finished training."""
 
     def stop(training):
@@ -135,7 +135,7 @@ def test_f1_of_words_by_hand():
 
 
 @pytest.mark.slow
-def test_what_is_published_is_counted_by_hand(folder, tmp_path, capsys):
+def test_published_f1_equals_counts_by_hand(folder, tmp_path, capsys):
     config, service = runs.read_config(folder / "run"), runs.load_service(folder / "run")
     pairs = [*facts.pairs("val", 17)]
     found = service.answer([f"{one.question}\t{one.text}" for one in pairs])
@@ -154,7 +154,7 @@ def test_what_is_published_is_counted_by_hand(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+def test_training_resumes_bit_identically(folder, tmp_path):
     run = tmp_path / "run"
     assert_goes_on(command(folder, run), run, folder / "run", at=3)
 
@@ -168,7 +168,7 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
         (["--source", "FILE", "--max-tokens", "3"], "max_tokens must be at least 4 for a span"),
     ],
 )
-def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, given, message):
+def test_incompatible_options_are_refused(corpus, tmp_path, capsys, given, message):
     given = [str(corpus / "train.tsv") if word == "FILE" else word for word in given]
     assert train.main(["--family", "span", "--run", str(tmp_path / "run"), *given]) == 2
     assert message in capsys.readouterr().err

@@ -34,7 +34,7 @@ def lines(path):
 
 
 @pytest.mark.slow
-def test_what_is_published_is_counted_by_hand(folder, tmp_path):
+def test_published_f1_equals_counts_by_hand(folder, tmp_path):
     service, config = runs.load_service(folder / "run"), runs.read_config(folder / "run")
     assert config["family"] == "tagger" and config["search"] == {"max_source_length": 48}
     found = " ".join(service.answer(lines(folder / "val.txt"))).split()
@@ -56,7 +56,7 @@ def test_what_is_published_is_counted_by_hand(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_conll_file_is_the_same_corpus(folder, tmp_path):
+def test_conll_file_gives_the_same_corpus_and_scores(folder, tmp_path):
     """Prepared and scored like the two files with the same words."""
     for name in ("train", "val"):
         rows = zip(lines(folder / f"{name}.txt"), lines(folder / f"{name}.labels"), strict=True)
@@ -89,7 +89,7 @@ def test_a_conll_file_is_the_same_corpus(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_labels_of_a_batch_stand_at_first_pieces(folder):
+def test_batch_labels_are_at_the_first_piece_of_each_word(folder):
     tokenizer = runs.load_tokenizer(folder / "run")
     reading = TASK.reading(tokenizer, 48)
     texts = tf.constant(["the  cat", "\u200b red"])
@@ -114,12 +114,12 @@ def test_labels_of_a_batch_stand_at_first_pieces(folder):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+def test_training_resumes_bit_identically(folder, tmp_path):
     run = tmp_path / "run"
     assert_goes_on(labelled.command(folder, "tagger", run), run, folder / "run")
 
 
-def test_a_line_with_another_number_of_labels_is_counted(tmp_path, capsys):
+def test_lines_with_wrong_number_of_labels_are_dropped_and_counted(tmp_path, capsys):
     labelled.write(tmp_path, "train", [*labelled.tagged(60, 3), ("a b c", "O O"), ("a", "")])
     labelled.write(tmp_path, "val", labelled.tagged(7, 4))
     words, said = labelled.command(tmp_path, "tagger", tmp_path / "run"), []

@@ -60,7 +60,7 @@ def lengths(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_task_says_which_is_better(lengths):
+def test_task_decides_which_score_is_better(lengths):
     history = read_history(lengths.directory)
     assert [row["val_offset"] for row in history] == [7, 3, 5]
     assert "val_bleu" not in history[0] and "val_loss" in history[0]
@@ -73,7 +73,7 @@ def test_the_task_says_which_is_better(lengths):
 
 
 @pytest.mark.slow
-def test_its_name_is_in_the_settings_and_its_words_on_the_card(lengths):
+def test_settings_have_the_task_name_and_card_its_score(lengths):
     settings = json.loads((lengths.directory / "prepared" / "recipe.json").read_text())
     assert settings["task"] == "lengths"
     write_card(lengths.directory)
@@ -82,7 +82,7 @@ def test_its_name_is_in_the_settings_and_its_words_on_the_card(lengths):
 
 
 @pytest.mark.slow
-def test_a_card_of_a_task_that_is_not_known_is_refused_with_its_name(lengths, monkeypatch):
+def test_card_of_an_unknown_task_is_refused(lengths, monkeypatch):
     monkeypatch.delitem(TASKS, "lengths")
     with pytest.raises(RunError, match=r"recipe.json: task must be one of .*, got 'lengths'"):
         write_card(lengths.directory)
@@ -99,7 +99,7 @@ def test_of_equal_scores_the_first_is_the_best():
     assert Lengths([]).best([4.0, 3.0, 2.0, 2.0]) == 2
 
 
-def test_an_example_is_a_target_behind_bos_and_its_labels_end_with_eos():
+def test_example_has_target_after_bos_and_labels_ending_with_eos():
     source = tf.ragged.constant([[5, 6, 3], [7, 3]], dtype=tf.int32)
     target = tf.ragged.constant([[8, 3], [9, 10, 3]], dtype=tf.int32)
 
@@ -118,7 +118,7 @@ def test_a_uniform_batch_is_full():
     assert inputs["target_ids"].numpy().tolist() == [[2, 7, 7, 7, 7]] * 3
 
 
-def test_the_figures_are_of_all_tokens():
+def test_loss_is_the_log_of_the_perplexity():
     task, results = TASKS["translation"], {"loss": 9.0, "accuracy": 0.3, "perplexity": math.e**2}
     assert task.figures(results) == {"loss": pytest.approx(2), "accuracy": 0.3}
     found = task.validation(results, 37.9, None)
@@ -126,7 +126,7 @@ def test_the_figures_are_of_all_tokens():
     assert task.sentence(found) == "loss 2.000, perplexity 7.39, greedy BLEU 37.90"
 
 
-def test_two_vocabularies_have_no_matrix_in_common():
+def test_separate_vocabularies_tie_only_target_matrices():
     recipe = Recipe(preset="tiny")
     configuration = TASKS["translation"].configuration
     assert configuration(recipe, 101).tie_embeddings == "all"

@@ -72,7 +72,7 @@ def path(tmp_path, trained):
     return tmp_path / "last.npz"
 
 
-def test_a_resumed_training_is_the_uninterrupted_one(tmp_path, fresh):
+def test_resumed_training_equals_uninterrupted(tmp_path, fresh):
     whole = train(make_model(), range(3))
     checkpoint.save(tmp_path / "last.npz", whole, {"batch": 3})
     expected = state(train(whole, range(3, 6)))
@@ -84,7 +84,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(tmp_path, fresh):
     assert any("seed_generator" in variable.path for variable in fresh.variables)
 
 
-def test_progress_comes_back(tmp_path, trained, fresh):
+def test_restore_returns_the_saved_progress(tmp_path, trained, fresh):
     progress = {"epoch": 3, "history": [{"loss": 1.25, "note": "größer"}], "best": None}
     checkpoint.save(tmp_path / "last.npz", trained, progress)
     assert checkpoint.restore(tmp_path / "last.npz", fresh) == progress

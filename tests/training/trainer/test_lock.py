@@ -8,7 +8,7 @@ import pytest
 from training.trainer.lock import LOCK, alone
 
 
-def test_one_process_is_inside_at_a_time(tmp_path):
+def test_only_one_process_can_lock_a_folder(tmp_path):
     with alone(tmp_path / "run"):
         (tmp_path / "run" / "file").touch()
         with pytest.raises(OSError, match="run is in use already"), alone(tmp_path / "run", "use"):
@@ -21,7 +21,7 @@ def test_one_process_is_inside_at_a_time(tmp_path):
     assert not (tmp_path / "other").exists(), "nothing was put into it"
 
 
-def test_a_lock_that_is_a_link_leads_to_no_file_of_the_user(tmp_path):
+def test_linked_lock_file_does_not_change_the_linked_file(tmp_path):
     precious, run = tmp_path / "precious", tmp_path / "run"
     precious.write_text("precious")
     run.mkdir()

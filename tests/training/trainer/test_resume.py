@@ -33,7 +33,7 @@ def assert_as_uninterrupted(run, finished):
 
 
 @pytest.mark.slow
-def test_resumed_equals_uninterrupted_whatever_killed_it(finished, tmp_path):
+def test_resumed_equals_uninterrupted_after_kills(finished, tmp_path):
     run = tmp_path / "run"
     # The middle of the second epoch, with R-Drop.
     for moment in ("during validation", "end of an epoch", "middle of an epoch"):
@@ -45,7 +45,7 @@ def test_resumed_equals_uninterrupted_whatever_killed_it(finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_kill_a_signal_and_a_full_disk_lose_nothing_and_resume_goes_on(finished, tmp_path):
+def test_resume_loses_nothing_after_kill_signal_and_full_disk(finished, tmp_path):
     run = tmp_path / "run"
     killed = start(run, "--resume", die="during a save")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -69,7 +69,7 @@ def test_a_kill_a_signal_and_a_full_disk_lose_nothing_and_resume_goes_on(finishe
 
 
 @pytest.mark.slow
-def test_nan_stops_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path):
+def test_nan_stops_training_and_keeps_the_last_good_checkpoint(tmp_path):
     run = tmp_path / "run"
     stopped = start(run, cores=1, die="nan")
     assert stopped.returncode == 3, stopped.stderr
@@ -81,7 +81,7 @@ def test_nan_stops_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path):
 
 
 @pytest.mark.nightly
-def test_r_drop_and_sampling_begin_behind_their_epochs(finished, tmp_path):
+def test_r_drop_and_sampling_are_off_before_their_start_epochs(finished, tmp_path):
     """The recipe's three epochs: only the first is without R-Drop."""
     never = ("--r-drop-from=2", "--subword-sampling=0.5", "--subword-sampling-from=2")
     for name, options in (("never", never), ("none", ("--r-drop=0",))):
@@ -106,9 +106,7 @@ def test_a_resume_that_is_refused_changes_no_setting(begun, capsys):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_cut_short_is_validated_and_one_that_is_made_longer_goes_on(
-    tmp_path, capsys, monkeypatch
-):
+def test_shortened_run_is_validated_and_lengthened_run_resumes(tmp_path, capsys, monkeypatch):
     run = [RECIPE, "--run", str(tmp_path / "run"), "--validate-every", "3"]
 
     def finish_and_stop(training, row, original=fit.Training._finish_epoch):
@@ -131,7 +129,7 @@ def test_a_run_that_is_cut_short_is_validated_and_one_that_is_made_longer_goes_o
 
 
 @pytest.mark.slow
-def test_a_run_in_the_middle_of_an_epoch_cannot_end_before_it(tmp_path, capsys, monkeypatch):
+def test_epochs_below_the_current_epoch_are_refused_on_resume(tmp_path, capsys, monkeypatch):
     run = [RECIPE, "--run", str(tmp_path / "run")]
 
     def stop(keeper, batch, logs=None, original=Keeper.on_train_batch_end):
@@ -151,7 +149,7 @@ def test_a_run_in_the_middle_of_an_epoch_cannot_end_before_it(tmp_path, capsys, 
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_its_own_corpus(begun, files, capsys):
+def test_resume_with_another_corpus_is_refused(begun, files, capsys):
     resume = ["--run", str(begun), "--resume"]
     assert "begun with the recipe `killing_recipe.py`" in fails(["dates", *resume], capsys, 2)
     assert "cannot continue with `source.txt`" in fails([*files()[:4], *resume], capsys, 2)
@@ -159,9 +157,7 @@ def test_a_run_goes_on_with_its_own_corpus(begun, files, capsys):
 
 
 @pytest.mark.slow
-def test_a_damaged_file_of_an_epoch_is_named_and_one_that_is_not_the_training_s_own_is_let_be(
-    begun, capsys
-):
+def test_damaged_epoch_file_is_refused_and_foreign_file_is_kept(begun, capsys):
     path = begun / "checkpoints" / "epoch-3.npz"
     kept = shutil.copy(path, begun / "checkpoints/epoch-best.npz")
     path.write_bytes(path.read_bytes()[:-100])
@@ -171,13 +167,13 @@ def test_a_damaged_file_of_an_epoch_is_named_and_one_that_is_not_the_training_s_
     assert names == {"epoch-3.npz", "epoch-4.npz", Path(kept).name}
 
 
-def test_resume_without_a_training(capsys, tmp_path):
+def test_resume_without_a_training_is_refused(capsys, tmp_path):
     assert "--source" in fails(["--run", str(tmp_path), "--resume"], capsys, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["checkpoints/last.npz", "config.json"])
-def test_what_is_missing_of_a_run_is_named_and_nothing_begins_anew(begun, capsys, name):
+def test_missing_file_of_a_run_is_refused_without_restarting(begun, capsys, name):
     (begun / name).unlink()
     log = (begun / "log.csv").read_bytes()
     error = fails([RECIPE, "--run", str(begun), "--resume"], capsys, 1)
@@ -186,13 +182,13 @@ def test_what_is_missing_of_a_run_is_named_and_nothing_begins_anew(begun, capsys
 
 
 @pytest.mark.slow
-def test_damaged_settings_are_no_wrong_usage(begun, capsys):
+def test_damaged_settings_exit_with_code_1(begun, capsys):
     (begun / "prepared" / "recipe.json").write_bytes(b"{")
     assert "recipe.json" in fails([RECIPE, "--run", str(begun), "--resume"], capsys, 1)
 
 
 @pytest.mark.slow
-def test_a_run_from_before_there_was_a_setting_goes_on_without_it(begun):
+def test_settings_missing_in_an_older_run_get_old_defaults(begun):
     path = begun / "prepared" / "recipe.json"
     settings = read_json(path)
     assert settings.pop("cores") == 2 and settings.pop("weight_decay") == 0
@@ -203,14 +199,14 @@ def test_a_run_from_before_there_was_a_setting_goes_on_without_it(begun):
 
 
 @pytest.mark.slow
-def test_a_finished_run_serves_another_search_if_it_is_asked(begun):
+def test_resume_of_a_finished_run_changes_the_search_options(begun):
     before = read_config(begun)
     assert train.main(["--run", str(begun), "--resume", "--beam-width", "7"]) == 0
     assert read_config(begun) == before | {"search": before["search"] | {"beam_width": 7}}
 
 
 @pytest.mark.slow
-def test_what_a_run_was_prepared_with_cannot_change(finished, capsys):
+def test_prepared_settings_cannot_change_on_resume(finished, capsys):
     resume = [RECIPE, "--run", str(finished), "--resume"]
     assert "--seed was 0" in fails([*resume, "--seed", "1"], capsys, 2)
 
