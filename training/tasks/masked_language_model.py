@@ -20,12 +20,12 @@ class MaskedLanguageModelling(PlainTextTask):
     """The task of a `MaskedLanguageModel` and of its `GapFiller`."""
 
     family = MASKED_LANGUAGE_MODEL
-    figure_name = "perplexity of masked places"
+    figure_name = "perplexity of masked positions"
     pipeline_tag = "fill-mask"
     description = "A masked language model, the encoder of a Transformer (Devlin et al. 2019)"
     columns = {
-        "val_accuracy": ("accuracy of masked places", "{:.3f}"),
-        "val_perplexity": ("perplexity of masked places", "{:.3f}"),
+        "val_accuracy": ("accuracy of masked positions", "{:.3f}"),
+        "val_perplexity": ("perplexity of masked positions", "{:.3f}"),
     }
     # Also settings of generation, and of word dropout: masking hides words itself. It hides
     # different words in each copy of a row, so R-Drop could not compare the copies.

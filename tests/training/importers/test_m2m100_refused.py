@@ -142,7 +142,7 @@ def test_invalid_tokenizer_json_is_refused(folder, refused):
 
 
 @pytest.mark.parametrize(
-    "change", ["missing", "more", "shape", "nan", "bias", "positions", "integers"]
+    "change", ["missing", "more", "shape", "nan", "infinite", "bias", "positions", "integers"]
 )
 def test_error_names_an_invalid_weight(change, folder, refused):
     at, name = folder("m2m"), "model.encoder.layers.1.fc1.weight"
@@ -153,8 +153,10 @@ def test_error_names_an_invalid_weight(change, folder, refused):
         arrays[name] = np.ascontiguousarray(arrays[name].T)
     elif change == "nan":
         arrays[name] = np.full_like(arrays[name], np.nan)
-    elif change == "integers":
+    elif change == "infinite":
         arrays[name] = np.full_like(arrays[name], np.inf)
+    elif change == "integers":
+        arrays[name] = np.ones(arrays[name].shape, "int32")
     else:
         name = {
             "more": "model.encoder.layers.2.fc1.weight",

@@ -233,7 +233,6 @@ def test_bad_words_ids_are_excluded_by_the_output_bias(tmp_path):
         np.testing.assert_array_equal(before.weights[name], after.weights[name])
 
 
-def test_narrower_feed_forward_layer_is_padded_with_zeros(both):
-    if both.name == "separate":
-        layer = both.model.encoder.layers[0].feed_forward
-        assert layer.d_ff == 19 and not np.any(layer.outer.kernel.numpy()[13:])
+def test_narrower_feed_forward_layer_is_padded_with_zeros(tmp_path):
+    layer = Both("separate", tmp_path / "run").model.encoder.layers[0].feed_forward
+    assert layer.d_ff == 19 and not np.any(layer.outer.kernel.numpy()[13:])

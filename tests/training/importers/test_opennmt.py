@@ -76,6 +76,7 @@ def letters(text):
 @pytest.mark.slow
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_texts_and_scores_match_the_original(both, search):
+    """All by greedy search, at least three by beam search."""
     answers = both.answers
     # In the original, a hypothesis at the maximum length does not end; here it does.
     ended = [n for n, text in enumerate(answers[search]) if len(text) < 100]
