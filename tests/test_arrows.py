@@ -155,27 +155,27 @@ def test_every_file_is_in_a_part_and_every_part_has_a_file():
 
 
 @pytest.mark.parametrize("name", ARROWS)
-def test_a_room_imports_what_the_table_says(name):
+def test_part_imports_only_parts_that_the_table_allows(name):
     for path in files():
         if part(path) == name:
             assert reached(path) <= allowed(name), path
 
 
-def test_no_arrow_of_the_table_is_idle():
+def test_every_import_in_the_table_is_used():
     for name, text in ARROWS.items():
         drawn = set().union(*(reached(path) for path in files() if part(path) == name))
         for other in set(text.split()) - {"tfformer"}:
             assert other in drawn, f"{name} imports nothing of {other}"
 
 
-def test_the_packages_know_each_other_one_way():
+def test_packages_import_only_tfformer_besides_themselves():
     for name in ARROWS:
         top = name.split("/")[0]
         for other in ARROWS[name].split():
             assert other.split("/")[0] in {top, "tfformer"}, f"{name} -> {other}"
 
 
-def test_nobody_outside_the_text_package_opens_a_sentencepiece_model():
+def test_only_the_text_package_and_listed_files_open_sentencepiece():
     paths = [*files(), *(p.relative_to(ROOT) for p in (ROOT / "benchmarks").rglob("*.py"))]
     opening = {path.as_posix() for path in paths if opens_sentencepiece(path)}
     inside = {path for path in opening if path.startswith("tfformer/text/")}
@@ -200,7 +200,7 @@ def opens_sentencepiece(path: Path) -> bool:
     return "sentencepiece" in packages or "SentencepieceTokenizer" in attributes
 
 
-def test_what_needs_keras_alone_imports_no_tensorflow():
+def test_keras_only_parts_import_no_tensorflow():
     for path in files():
         if (
             part(path).removeprefix("tfformer/") in KERAS_ALONE

@@ -27,7 +27,7 @@ from training.data.reader import require_readable
 VARIABLE = re.compile(r"\$[A-Z]+")
 
 
-def test_blocks_of_shell_are_shell():
+def test_shell_blocks_are_valid_shell():
     for block in filter(blocks.is_shell, blocks.all_blocks(*blocks.SHELL)):
         shell = ["bash" if block.language == "bash" else "sh", "-n"]
         done = subprocess.run(shell, input=block.text, capture_output=True, text=True)
@@ -114,7 +114,7 @@ def each(chosen):
 
 
 @each([command for command in EACH if not command.module])
-def test_what_is_not_run_here_has_a_reason(command):
+def test_command_that_is_no_module_passes_its_check(command):
     check_other(command)
 
 
@@ -181,7 +181,7 @@ def test_the_parser_accepts_a_command(command, parsed, capsys):
 
 
 @each([command for command in EACH if "examples" in command.module])
-def test_an_example_is_there(command):
+def test_example_module_exists(command):
     assert importlib.util.find_spec(command.module.replace("NAME", "classifier"))
 
 
@@ -192,7 +192,7 @@ def resolves(command):
 
 
 @each([command for command in EACH if resolves(command)])
-def test_a_training_has_its_files_and_settings(command, world, monkeypatch, capsys):
+def test_training_command_resolves_its_files_and_settings(command, world, monkeypatch, capsys):
     monkeypatch.chdir(world)
     assert_resolved(command, world, capsys)
 
@@ -214,7 +214,7 @@ def assert_resolved(command, folder, capsys):
         assert any(True for _ in train.read_recipe(given).read("val", given.data))
 
 
-def test_variables_in_front_of_a_command_are_understood():
+def test_environment_variables_before_a_command_are_valid():
     seen = [command.environment for command in COMMANDS if command.environment]
     for environment in seen:
         assert set(environment) == {"TF_CONFIG"}
@@ -259,5 +259,5 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("block", OTHERS, ids=[block.name for block in OTHERS])
-def test_a_block_of_another_language_is_understood(block):
+def test_block_of_another_language_is_valid(block):
     check_language(block)

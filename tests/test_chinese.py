@@ -93,13 +93,13 @@ def differences(english, chinese, pages):
 
 
 @pytest.mark.parametrize("pages", PAGES, ids=["readme", "tutorial"])
-def test_a_page_says_the_same(pages):
+def test_chinese_page_matches_the_english_page(pages):
     english, chinese = (page.read_text(encoding="utf-8") for page in pages)
     assert differences(english, chinese, pages) == {}
 
 
 @pytest.mark.parametrize("pages", GUIDE_PAGES, ids=[path.stem for path, _ in GUIDE_PAGES])
-def test_a_page_of_the_guide_says_the_same(pages):
+def test_chinese_guide_page_matches_the_english_page(pages):
     english, chinese = (page.read_text(encoding="utf-8") for page in pages)
     assert differences(english, chinese, pages) == {}
     assert table_numbers(english) == table_numbers(chinese)
@@ -108,7 +108,7 @@ def test_a_page_of_the_guide_says_the_same(pages):
 
 
 @pytest.mark.parametrize("pages", NOTEBOOKS, ids=[path.stem for path, _ in NOTEBOOKS])
-def test_a_notebook_says_the_same_in_each_cell(pages):
+def test_chinese_notebook_matches_the_english_one_in_each_cell(pages):
     english, chinese = (notebooks.cells(page) for page in pages)
     for one, other in zip(english, chinese, strict=True):
         assert one.cell_type == other.cell_type
@@ -121,7 +121,7 @@ def test_a_notebook_says_the_same_in_each_cell(pages):
 
 
 @pytest.mark.parametrize("path", [path for _, path in NOTEBOOKS], ids=lambda path: path.stem)
-def test_a_link_leads_to_the_chinese_page_or_says_that_there_is_none(path):
+def test_link_leads_to_the_chinese_page_or_is_marked_english(path):
     for cell in notebooks.cells(path, "markdown"):
         for link in LINK.finditer(cell.source):
             target = (path.parent / link[1].partition("#")[0]).resolve()

@@ -16,7 +16,7 @@ from tfformer.terminal.command import _Quietly
 
 
 @pytest.mark.parametrize("package", ["training", "export"])
-def test_each_command_is_listed_with_what_it_does(package, capsys):
+def test_each_command_is_listed_with_a_description(package, capsys):
     main = importlib.import_module(f"{package}.__main__").main
     assert main([]) == 0
     rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:]]
@@ -30,7 +30,7 @@ def test_each_command_is_listed_with_what_it_does(package, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(capfd):
+def test_tensorflow_log_lines_are_hidden_and_others_passed_on(capfd):
     [finder] = [f for f in sys.meta_path if type(f).__name__ == "_Quietly"]
     assert type(finder).__module__.endswith(".command")
     said = [
@@ -51,7 +51,7 @@ def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(capfd):
     assert capfd.readouterr().err.encode() == b"".join([*said[-2:], b"afterwards\n"])
 
 
-def test_what_an_import_writes_before_it_fails_is_not_lost(capfd):
+def test_output_of_a_failing_import_is_kept(capfd):
     def failing():
         os.write(2, b"why\n")
         raise ImportError("it is damaged")
@@ -61,7 +61,7 @@ def test_what_an_import_writes_before_it_fails_is_not_lost(capfd):
     assert capfd.readouterr().err == "why\n"
 
 
-def test_an_abort_says_why_and_a_closed_standard_error_stops_nothing():
+def test_abort_message_is_kept_and_closed_stderr_stops_nothing():
     program = """
 import os, sys
 from tfformer.terminal.command import _Quietly
@@ -83,7 +83,7 @@ _Quietly().held(aborting)
     ("name", "code", "line"),
     [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "stopped by SIGTERM")],
 )
-def test_an_interrupt_ends_a_command_also_where_nothing_can_be_raised(name, code, line):
+def test_signal_ends_a_command_even_inside_a_gc_callback(name, code, line):
     program = f"""
 import gc, os, signal, sys, time
 from tfformer.terminal.command import Parser
@@ -109,7 +109,7 @@ FULL = "standard output: [Errno 28] No space left on device"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_a_result_that_cannot_be_printed_is_an_error_and_a_remark_on_one_is_none():
+def test_only_an_unprintable_result_is_an_error():
     """Each case has a process. The command writes the buffer itself, not Python at its exit."""
     program = """
 import sys
@@ -135,7 +135,7 @@ sys.exit(parser.run(work if not parser.prints else lambda options: print("found"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [None, "0"])
-def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(level):
+def test_tensorflow_import_is_silent_by_default(level):
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     if level:
         environment["TF_CPP_MIN_LOG_LEVEL"] = level

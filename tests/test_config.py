@@ -43,7 +43,7 @@ def test_preset_takes_changes():
     assert (config.dropout, config.d_ff, config.d_model) == (0.0, 7, 128)
 
 
-def test_big_is_the_row_of_table_3():
+def test_big_preset_has_the_sizes_of_the_paper():
     config = TransformerConfig.preset("big", 37000)
     assert (config.d_model, config.d_ff, config.num_heads, config.dropout) == (1024, 4096, 16, 0.3)
     assert (config.num_encoder_layers, config.num_decoder_layers) == (6, 6)
@@ -56,12 +56,12 @@ def test_tiny_is_the_published_multi30k_model():
     assert config.tie_embeddings == "all"
 
 
-def test_unknown_field_is_named():
+def test_error_names_an_unknown_field():
     with pytest.raises(ValueError, match="depth"):
         TransformerConfig.from_dict({"source_vocabulary_size": 11, "depth": 3})
 
 
-def test_unknown_preset_is_named():
+def test_error_names_an_unknown_preset():
     with pytest.raises(ValueError, match="name must be one of .*'base'.*'huge'"):
         TransformerConfig.preset("huge", 11)
 
@@ -123,35 +123,35 @@ def test_rotary_positions_need_heads_of_an_even_width():
     assert TransformerConfig(11, num_heads=7, **sizes).attention_positions == "rotary"
 
 
-def test_averages_of_a_norm_are_of_one_depth():
+def test_batch_normalization_with_unique_layers_is_refused():
     with pytest.raises(ValueError, match="unique_layers must be None with normalization='batch'"):
         TransformerConfig(11, normalization="batch", unique_layers=1)
 
 
-def test_a_model_of_one_stack_attends_to_no_source():
+def test_location_width_is_refused_for_a_language_model():
     with pytest.raises(ValueError, match="location_width must be 0 for a model with one stack"):
         LanguageModelConfig(11, location_width=3)
 
 
-def test_heads_of_keys_and_their_width():
+def test_key_value_heads_and_width_follow_num_key_value_heads():
     config = TransformerConfig(11, d_model=24, num_heads=6)
     assert (config.key_value_heads, config.key_value_width) == (6, 24)
     config = TransformerConfig(11, d_model=24, num_heads=6, num_key_value_heads=2)
     assert (config.key_value_heads, config.key_value_width) == (2, 8)
 
 
-def test_one_matrix_for_all_needs_one_vocabulary():
+def test_tying_all_embeddings_needs_one_vocabulary_size():
     with pytest.raises(ValueError, match="source_vocabulary_size=11.*target_vocabulary_size=13"):
         TransformerConfig(11, 13, tie_embeddings="all")
     assert TransformerConfig(11, 13, tie_embeddings="target").target_vocabulary_size == 13
 
 
-def test_the_longest_sequence_is_that_of_learned_positions():
+def test_longest_sequence_is_max_positions_for_learned_positions():
     assert TransformerConfig(37).longest == math.inf
     assert TransformerConfig(37, positions="learned", max_positions=17).longest == 17
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numpy_numbers_are_accepted():
     config = TransformerConfig(
         np.int64(37), d_model=np.int32(8), num_heads=2, dropout=np.float32(0.5)
     )
@@ -159,6 +159,6 @@ def test_numbers_of_numpy_are_numbers():
     assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
 
 
-def test_sizes_are_given_by_name():
+def test_sizes_must_be_given_by_name():
     with pytest.raises(TypeError, match="positional arguments"):
         TransformerConfig(37, 41, 2, 3)

@@ -27,7 +27,7 @@ def logits(rng):
 LABELS = np.array([[1, 1, 0], [2, 3, 1], [0, 0, 0]])
 
 
-def test_the_likelihood_is_the_sum_over_all_ways(logits):
+def test_log_likelihood_is_the_sum_over_all_alignments(logits):
     log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     found = ctc_log_likelihood(LABELS, logits)
     assert found.shape == (B,)
@@ -40,7 +40,7 @@ def test_the_likelihood_is_the_sum_over_all_ways(logits):
         assert float(found[row]) == pytest.approx(np.log(np.exp(ways).sum()), abs=1e-5)
 
 
-def test_places_of_padding_behind_change_nothing(logits):
+def test_padding_positions_at_the_end_change_nothing(logits):
     """A `NonAutoregressive` model pads like this: a padded position predicts blank with
     certainty."""
     blank = np.tile(np.where(np.arange(V) == 0, 0.0, -1e4), (B, 3, 1))
@@ -50,7 +50,7 @@ def test_places_of_padding_behind_change_nothing(logits):
     )
 
 
-def test_loss_and_gradient_are_those_of_tensorflow(rng):
+def test_loss_and_gradient_equal_tensorflow(rng):
     logits = tf.constant(rng.normal(size=(7, 29, 13)), tf.float32)
     lengths = np.array([11, 5, 1, 7, 2, 3, 9])
     labels = rng.integers(1, 13, size=(7, 11))
@@ -75,7 +75,7 @@ def test_loss_and_gradient_are_those_of_tensorflow(rng):
     np.testing.assert_allclose(gradient, tape.gradient(value, logits), atol=1e-6)
 
 
-def test_a_text_with_too_few_places_counts_nothing(logits):
+def test_text_with_too_few_positions_has_no_loss_and_no_gradient(logits):
     """A label three times needs two blanks between them, so five positions."""
     labels = np.array([[2, 2, 2]] * B)
     assert (np.array(ctc_log_likelihood(labels, logits[:, :4])) <= IMPOSSIBLE / 2).all()
@@ -88,7 +88,7 @@ def test_a_text_with_too_few_places_counts_nothing(logits):
     np.testing.assert_array_equal(tape.gradient(loss, x), 0.0)
 
 
-def test_the_loss_of_a_row_is_shared_by_its_labels(logits):
+def test_loss_of_a_row_is_divided_among_its_labels(logits):
     each = np.array(CTCLoss().call(LABELS, logits))
     assert each.shape == LABELS.shape
     expected = -np.array(ctc_log_likelihood(LABELS, logits))
@@ -102,7 +102,7 @@ def test_the_loss_of_a_row_is_shared_by_its_labels(logits):
     assert keras.losses.deserialize(keras.losses.serialize(CTCLoss())).name == "ctc_loss"
 
 
-def test_what_collapses_is_what_was_said(rng):
+def test_collapse_equals_the_plain_version(rng):
     ids = rng.integers(0, 3, size=(97, 7))
     found = np.array(collapse(ids))
     for row, places in zip(found, ids, strict=True):

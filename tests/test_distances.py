@@ -24,7 +24,7 @@ def mean(losses):
 
 
 @smoothings
-def test_kl_is_the_dense_formula(logits, smoothing):
+def test_kl_divergence_equals_the_dense_formula(logits, smoothing):
     q = oracle.smoothed_targets(LABELS, V, smoothing)
     ratio = np.where(q > 0, q, 1) / oracle.softmax(logits.astype("float64"))
     expected = np.where(q > 0, q * np.log(ratio), 0).sum(axis=-1)
@@ -33,7 +33,7 @@ def test_kl_is_the_dense_formula(logits, smoothing):
 
 
 @smoothings
-def test_squared_is_the_dense_formula(logits, smoothing):
+def test_squared_distance_equals_the_dense_formula(logits, smoothing):
     q = oracle.smoothed_targets(LABELS, V, smoothing)
     expected = ((q - oracle.softmax(logits.astype("float64"))) ** 2).sum(axis=-1)
     loss = SquaredDistance(smoothing)(LABELS, logits)
@@ -41,7 +41,7 @@ def test_squared_is_the_dense_formula(logits, smoothing):
 
 
 @smoothings
-def test_kl_has_the_gradient_of_cross_entropy_and_squared_another(logits, smoothing):
+def test_only_kl_has_the_gradient_of_cross_entropy(logits, smoothing):
     """The target is fixed, and so is its entropy."""
     logits = tf.Variable(logits)
     losses = [kind(smoothing) for kind in (SmoothedCrossEntropy, KLDivergence, SquaredDistance)]
@@ -55,7 +55,7 @@ def test_kl_has_the_gradient_of_cross_entropy_and_squared_another(logits, smooth
 
 
 @pytest.mark.parametrize("kind", [KLDivergence, SquaredDistance])
-def test_they_come_back_from_their_configuration(kind, logits):
+def test_losses_are_restored_from_their_configuration(kind, logits):
     loss = kind(0.37, r_drop=0.5)
     other = keras.losses.deserialize(keras.losses.serialize(loss))
     assert type(other) is kind and other.get_config() == loss.get_config()

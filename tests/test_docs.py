@@ -76,7 +76,7 @@ def test_commands_are_modules(page):
 
 
 @each_page
-def test_tests_that_are_named_are_there(page):
+def test_tests_named_in_docs_exist(page):
     for name in re.findall(r"-k (test_\w+)", page.read_text(encoding="utf-8")):
         assert list((ROOT / "tests").rglob(f"{name}.py")), name
 
@@ -114,7 +114,7 @@ def tree():
 
 
 @pytest.mark.parametrize("path", [path for path, _ in tree()])
-def test_the_tree_of_the_readme_is_there(path):
+def test_folders_in_the_readme_tree_exist(path):
     assert (ROOT / path).is_dir()
 
 
@@ -135,7 +135,7 @@ def test_a_word_of_the_glossary_has_one_short_sentence():
         assert re.fullmatch(r"[A-Z][^.]*\.", sentence) and len(sentence.split()) <= 25, word
 
 
-def test_a_table_of_results_has_three_seeds_or_says_one_seed():
+def test_results_have_three_seeds_or_are_marked_one_seed():
     page = (ROOT / "docs" / "measured" / "methods.md").read_text(encoding="utf-8")
     sections = re.split(r"(?m)^## ", page)[1:]
     compared = [one for one in sections if re.search(r"(?m)^\|.*(BLEU|match|right)", one)]

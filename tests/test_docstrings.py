@@ -87,6 +87,6 @@ def silent(docstring, functions):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_raises_says_so(name):
+def test_docstring_names_every_raised_error(name):
     for one, docstring, functions in public(name):
         assert not silent(docstring, functions), one

@@ -12,7 +12,7 @@ from examples import training_loop
 SHARES = {"classifier": 0.97, "language_model": 0.93, "two_inputs": 0.97, "training_loop": 0.95}
 
 
-def test_all_are_tried_and_named_in_the_guide():
+def test_every_example_is_tested_and_named_in_the_guide():
     files = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
     assert files == set(SHARES)
     page = (ROOT / "docs/guide/examples.md").read_text()
@@ -24,12 +24,12 @@ def test_all_are_tried_and_named_in_the_guide():
 @pytest.mark.parametrize(
     "name", slow_or_nightly(["classifier", "language_model", "two_inputs"], ["classifier"])
 )
-def test_it_learns(name):
+def test_example_learns(name):
     assert importlib.import_module(f"examples.{name}").main() >= SHARES[name]
 
 
 @pytest.mark.slow
-def test_what_a_loop_of_ones_own_has_trained_is_served_from_a_directory(tmp_path):
+def test_model_of_a_custom_training_loop_translates_from_a_directory(tmp_path):
     assert training_loop.main(tmp_path / "run") >= SHARES["training_loop"]
     translator = tfformer.load_translator(tmp_path / "run")
     numbers = [7, 40, 913, 7206, 9999]

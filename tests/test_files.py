@@ -24,7 +24,7 @@ from tfformer.files import (
 )
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+def test_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "file"
     write_atomically(path, b"old")
     write_atomically(path, b"new")
@@ -40,7 +40,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
-def test_arrays_come_back_from_their_bytes():
+def test_arrays_round_trip_through_bytes():
     arrays = {"a/b": np.float32([[1, 2]]), "scalar": np.array(3), "empty": np.zeros((0, 3))}
     found = unpack(pack(arrays))
     assert set(found) == set(arrays)
@@ -49,7 +49,7 @@ def test_arrays_come_back_from_their_bytes():
         assert found[name].dtype == value.dtype
 
 
-def test_bfloat16_comes_back_as_float32():
+def test_bfloat16_is_loaded_as_float32():
     half = np.array([[1.5, -2], [3e38, 0]], ml_dtypes.bfloat16)
     arrays = {"half": half, "whole": np.float32([7])}
     content = pack(arrays)
@@ -79,7 +79,7 @@ def npz(*members, **options):
     return content.getvalue()
 
 
-def test_arrays_that_unpack_to_more_than_their_file_are_refused():
+def test_compressed_or_overlapping_arrays_are_refused():
     assert len(unpack(npz("a", "b"))) == 2
     with pytest.raises(RunError, match="must not be compressed"):
         unpack(npz("a", compression=zipfile.ZIP_DEFLATED))
@@ -99,7 +99,7 @@ READERS = (read_bytes, read_json, read_arrays)
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_what_has_no_end_is_no_file_to_read(read, tmp_path):
+def test_pipe_device_or_folder_is_refused_as_a_file(read, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
     for name, kind in (("pipe", "a pipe"), ("link", "a device"), (".", "a folder")):
@@ -108,7 +108,7 @@ def test_what_has_no_end_is_no_file_to_read(read, tmp_path):
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_what_no_memory_holds_is_not_read(read, tmp_path):
+def test_too_large_file_is_refused(read, tmp_path):
     path = tmp_path / "sparse"
     path.touch()
     os.truncate(path, 2**43)
@@ -126,13 +126,13 @@ def test_a_link_to_a_file_is_read(tmp_path):
 @pytest.mark.parametrize(
     "name", ["a/b", "..", ".", "", "/a", "a\0b", "\ud800", "a\nb", "a" * 256, 5]
 )
-def test_what_can_name_no_file(name):
+def test_invalid_file_names_are_detected(name):
     assert not is_file_name(name)
     assert is_file_name("model-00001-of-2.safetensors")
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_a_file_of_its_own_is_no_link(link, tmp_path):
+def test_open_own_refuses_links_and_pipes(link, tmp_path):
     with open_own(tmp_path / "new", "ab+") as file:
         file.write(b"more")
         file.seek(0)
@@ -164,7 +164,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_folder_appears_when_it_is_whole(tmp_path):
+def test_folder_appears_only_when_complete(tmp_path):
     with whole_folder(tmp_path / "new", "file") as folder:
         (folder / "file").touch()
         assert names(tmp_path) == [folder.name]
@@ -174,7 +174,7 @@ def test_a_folder_appears_when_it_is_whole(tmp_path):
     assert names(tmp_path) == ["new"]
 
 
-def test_what_a_killed_process_has_left_is_removed(tmp_path):
+def test_folder_left_by_a_killed_process_is_removed(tmp_path):
     left = tmp_path / LEFT
     left.mkdir()
     (left / "file").touch()
@@ -183,7 +183,7 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path):
         assert not left.exists()
 
 
-def test_a_folder_that_is_in_use_or_of_somebody_else_stays(tmp_path):
+def test_folder_in_use_or_of_another_program_is_kept(tmp_path):
     for name in (LEFT, ".cache.partial", ".x.0123.partial", "old.0123456789abcdef.partial"):
         (tmp_path / name).mkdir()
     (tmp_path / LEFT / "thesis.txt").touch()
@@ -196,9 +196,7 @@ def test_a_folder_that_is_in_use_or_of_somebody_else_stays(tmp_path):
     assert names(tmp_path) == sorted([*before, "one", "two"])
 
 
-def test_a_folder_that_another_process_sweeps_before_it_is_locked_is_made_again(
-    tmp_path, monkeypatch
-):
+def test_folder_swept_before_it_is_locked_is_created_again(tmp_path, monkeypatch):
     made = []
     mkdir = type(tmp_path).mkdir
 
@@ -214,7 +212,7 @@ def test_a_folder_that_another_process_sweeps_before_it_is_locked_is_made_again(
     assert names(tmp_path) == ["new"]
 
 
-def test_on_a_disk_without_locks_it_works_and_nothing_is_removed(tmp_path, monkeypatch):
+def test_without_file_locks_nothing_is_removed(tmp_path, monkeypatch):
     def unsupported(*_):
         raise OSError("no locks")
 

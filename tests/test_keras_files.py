@@ -41,7 +41,7 @@ def classes_in(value):
     return set().union(*map(classes_in, value)) if isinstance(value, list) else set()
 
 
-def test_there_is_a_file_of_each_class():
+def test_stored_files_cover_the_listed_classes():
     import zipfile
 
     found = classes_in(CONFIGURATIONS)
@@ -60,13 +60,13 @@ def test_there_is_a_file_of_each_class():
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_stored_file_loads_and_gives_what_it_gave(name, answers):
+def test_stored_file_loads_and_gives_the_stored_outputs(name, answers):
     model = keras.saving.load_model(STORED / f"{name}.keras")
     found = model(stored_inputs(answers, name), training=False)
     np.testing.assert_allclose(found, answers[f"{name}/out"], atol=1e-5, rtol=1e-5)
 
 
-def test_a_stored_model_goes_on_training(answers):
+def test_stored_model_continues_training(answers):
     model = keras.saving.load_model(STORED / "transformer.keras")
     assert int(model.optimizer.iterations) == 1
     labels = np.array([[5, 6, 3], [4, 3, 0]])
@@ -75,7 +75,7 @@ def test_a_stored_model_goes_on_training(answers):
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
-def test_a_stored_configuration_gives_the_object_that_it_was(name):
+def test_stored_configuration_is_unchanged_after_loading(name):
     made = keras.saving.deserialize_keras_object(CONFIGURATIONS[name])
     stored, now = (
         value["config"]

@@ -27,14 +27,14 @@ def logits(rng):
 
 
 @smoothings
-def test_loss_is_the_dense_formula(labels, logits, smoothing):
+def test_loss_equals_the_dense_formula(labels, logits, smoothing):
     loss = SmoothedCrossEntropy(smoothing)(labels, logits)
     assert loss.shape == ()
     expected = oracle.smoothed_cross_entropy(labels, logits.astype("float64"), smoothing)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
-def test_loss_without_smoothing_is_that_of_keras_on_the_tokens(labels, logits):
+def test_loss_without_smoothing_equals_keras_on_the_tokens(labels, logits):
     token = labels != 0
     keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     expected = keras_loss(labels[token], logits[token])
@@ -52,7 +52,7 @@ def test_sample_weight_of_a_row_or_a_token(labels, logits, rng, size):
 
 
 @smoothings
-def test_the_gradient_written_out_is_the_derivative(labels, logits, rng, smoothing):
+def test_custom_gradient_equals_the_derivative_of_tensorflow(labels, logits, rng, smoothing):
     """p - q of each token, times the gradient of its output, compared with TensorFlow's own
     derivative."""
     weights = rng.random((B, T)).astype("float32")
@@ -75,7 +75,7 @@ def test_logits_of_any_size_give_finite_losses_and_gradients(labels):
     assert np.isfinite(tape.gradient(loss, logits)).all()
 
 
-def test_r_drop_is_equation_4_halved(labels, logits, rng):
+def test_r_drop_equals_its_formula(labels, logits, rng):
     """Of two passes: the mean of both cross-entropies, plus alpha / 2 times the symmetric
     divergence."""
     alpha = 5.0
@@ -150,7 +150,7 @@ def test_loss_config_round_trip(labels, logits):
 
 @pytest.mark.parametrize("outside", [-1, -100, V, 2**31 - 1])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_label_that_is_no_id_is_nan_in_loss_and_gradient(labels, logits, outside, compiled):
+def test_label_out_of_range_gives_nan_loss_and_gradient(labels, logits, outside, compiled):
     """It does not read the logit of a neighbour, and the other tokens keep their values."""
     labels[0, 1] = outside
 
@@ -169,7 +169,7 @@ def test_a_label_that_is_no_id_is_nan_in_loss_and_gradient(labels, logits, outsi
 
 @pytest.mark.parametrize("outside", [-1, -100, V])
 @pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
-def test_a_label_that_is_no_id_makes_a_metric_nan(labels, logits, outside, metric):
+def test_label_out_of_range_makes_a_metric_nan(labels, logits, outside, metric):
     labels[0, 1] = outside
     metric = metric()
     metric.update_state(labels, logits)
@@ -177,7 +177,7 @@ def test_a_label_that_is_no_id_makes_a_metric_nan(labels, logits, outside, metri
 
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0, 2])
-def test_bad_smoothing_is_named(smoothing):
+def test_error_names_a_bad_smoothing(smoothing):
     with pytest.raises(ValueError, match=f"smoothing must be in .* got smoothing={smoothing}"):
         SmoothedCrossEntropy(smoothing)
 
@@ -256,7 +256,7 @@ def test_metric_config_round_trip(metric):
     assert again.get_config() == metric.get_config()
 
 
-def test_weights_of_rows_and_then_of_tokens_in_one_model():
+def test_row_and_token_weights_alternate_in_one_model():
     ids, labels = np.array([[2, 5, 6], [2, 7, 0]]), np.array([[5, 6, 3], [7, 3, 0]])
     config = tfformer.LanguageModelConfig.preset("test", 17, dropout=0.0)
     model = tfformer.LanguageModel(config)
@@ -272,6 +272,6 @@ def test_weights_of_rows_and_then_of_tokens_in_one_model():
 @pytest.mark.parametrize(
     ("name", "hint"), [("from_logits", "always logits"), ("label_smoothing", "give smoothing")]
 )
-def test_arguments_of_other_cross_entropies_are_named(name, hint):
+def test_arguments_of_keras_cross_entropy_are_refused_with_a_hint(name, hint):
     with pytest.raises(TypeError, match=f"SmoothedCrossEntropy has no argument {name}: .*{hint}"):
         SmoothedCrossEntropy(**{name: 0.1})

@@ -23,17 +23,17 @@ def defined(path):
     return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
 
 
-def test_there_is_a_map():
+def test_map_has_more_than_40_rows():
     assert len(ROWS) > 40
 
 
-def test_each_notebook_is_in_it():
+def test_every_notebook_is_in_the_map():
     shown = {name for row in ROWS for name in re.findall(r"\(\.\./tutorial/(\w+)\.ipynb\)", row)}
     assert shown == {path.stem for path in notebooks.paths()}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.split(" | ")[0][2:42] for row in ROWS])
-def test_a_row_names_code_and_a_test_that_there_are(row):
+def test_row_names_existing_code_and_an_existing_test(row):
     _, code, test, _, _ = row.strip("| ").split(" | ")
     assert NAMED.search(code) and NAMED.search(test)
     for cell, is_test in ((code, False), (test, True)):

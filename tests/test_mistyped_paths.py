@@ -95,7 +95,7 @@ print(json.dumps(found))
 """
 
 
-def test_a_mistyped_path_is_said_before_tensorflow_is_imported(tmp_path):
+def test_wrong_path_is_reported_before_tensorflow_is_imported(tmp_path):
     for folder in ("run", "folder", "saved"):
         (tmp_path / folder).mkdir()
     (tmp_path / "run" / "config.json").write_text("{}")

@@ -70,7 +70,7 @@ def code_of(name, arguments):
 
 
 @pytest.mark.parametrize("name", commands())
-def test_a_number_that_none_can_be_is_one_line(name, monkeypatch, tmp_path, capsys):
+def test_number_out_of_range_gives_one_line_error(name, monkeypatch, tmp_path, capsys):
     parser = parser_of(name, monkeypatch)
     before = words_before(name, parser, tmp_path)
     for action, kind in numbers_of(parser):
@@ -109,7 +109,7 @@ def test_every_number_of_a_command_is_checked(monkeypatch):
           "-inf": "be positive", LONG: r"be at most 60, got 9{40}\.\.\. \(5000 characters\)"}),
     ],
 )  # fmt: skip
-def test_a_number(number, good, bad):
+def test_number_type_accepts_and_refuses_values(number, good, bad):
     assert {text: number(text) for text in good} == good
     for text, rule in bad.items():
         with pytest.raises(argparse.ArgumentTypeError, match=f"^must {rule}"):

@@ -113,7 +113,7 @@ def test_the_versions_of_python_are_the_same_everywhere():
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_public_name_is_importable_and_says_what_it_is(name):
+def test_public_name_is_importable_and_has_a_docstring(name):
     value = getattr(tfformer, name)
     assert value.__module__.startswith("tfformer.")
     assert value.__doc__
@@ -125,7 +125,7 @@ def test_the_public_names_are_these_and_no_others():
     assert all(hasattr(tfformer, name) for name in tfformer.__all__)
 
 
-def test_editors_read_the_same_names_in_the_stub():
+def test_stub_has_the_same_names_as_the_package():
     stub = (ROOT / "tfformer" / "__init__.pyi").read_text(encoding="utf-8")
     found = re.findall(r"^from (\S+) import (\w+) as (\w+)$", stub, re.M)
     assert {name: module for module, name, _ in found} == tfformer._MODULES
@@ -182,7 +182,7 @@ tfformer.beam_search(print, tfformer.State(), 1, max_length=7)  # error: Argumen
 
 
 @pytest.mark.slow
-def test_a_type_checker_reads_the_annotations(tmp_path):
+def test_mypy_gives_the_expected_messages(tmp_path):
     pytest.importorskip("mypy")
     (tmp_path / "program.py").write_text(TYPED)
     options = ["--ignore-missing-imports", "--follow-imports=silent", "program.py"]
@@ -248,7 +248,7 @@ def run(program: str, folder=ROOT, backend="tensorflow") -> str:
     return done.stdout
 
 
-def test_every_registered_class_is_in_the_table_of_stand_ins():
+def test_every_registered_class_is_in_the_registry_table():
     import keras
 
     found = set()
@@ -312,11 +312,11 @@ print(json.dumps(said))
 
 
 @pytest.mark.parametrize("name", WITH_TENSORFLOW)
-def test_what_needs_tensorflow_says_what_is_missing(missing, name):
+def test_name_that_needs_tensorflow_raises_a_clear_import_error(missing, name):
     assert f"tfformer.{name} needs " in missing[name]
 
 
-def test_without_a_backend_the_first_use_says_what_to_install():
+def test_error_without_a_backend_gives_the_install_command():
     program = """
 import sys
 sys.modules["tensorflow"] = None

@@ -38,14 +38,14 @@ def test_ci_runs_on_every_python_that_the_package_names():
     assert job["steps"][-1] == {"run": ".ci/run"} and (ROOT / ".ci" / "run").stat().st_mode & 0o100
 
 
-def test_what_ci_leaves_out_is_tested_every_week():
+def test_nightly_and_hostile_tests_run_every_week():
     found = workflow("nightly.yml")
     assert found["on"]["schedule"] == [{"cron": "17 3 * * 6"}]
     commands = [step["run"] for step in found["jobs"]["nightly"]["steps"] if "run" in step]
     assert commands == ["make test-nightly", "make test-hostile"]
 
 
-def test_only_a_tag_publishes_and_only_what_was_built_and_checked():
+def test_only_a_tag_publishes_the_checked_build():
     found = workflow("publish.yml")
     assert found["on"] == {"push": {"tags": ["v*"]}}
     build, publish = found["jobs"]["build"], found["jobs"]["publish"]
@@ -62,7 +62,7 @@ def test_only_a_tag_publishes_and_only_what_was_built_and_checked():
     assert upload == download == {"name": "dist", "path": "dist/"}
 
 
-def test_the_image_copies_all_that_the_package_is_built_from():
+def test_dockerfile_copies_everything_the_build_needs():
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
     assert all((ROOT / name).exists() for name in copied)

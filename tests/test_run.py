@@ -94,7 +94,7 @@ def assert_refused(directory, *words):
 # ---------------------------------------------------------------- round trips
 
 
-def test_a_run_gives_back_model_and_tokenizer(original, model, tokenizer):
+def test_load_returns_the_saved_model_and_tokenizer(original, model, tokenizer):
     loaded, its_tokenizer = tfformer.load(original)
     assert loaded.config == model.config
     np.testing.assert_array_equal(logits(loaded), logits(model))
@@ -107,7 +107,7 @@ def test_a_run_gives_back_model_and_tokenizer(original, model, tokenizer):
     )
 
 
-def test_the_config_says_what_the_run_is(original, model):
+def test_config_describes_the_run(original, model):
     config = run.read_config(original)
     assert config["format"] == run.FORMAT
     assert TransformerConfig.from_dict(config["model"]) == model.config
@@ -144,12 +144,12 @@ def test_a_model_of_mixed_precision_loads_in_float32(tmp_path, tokenizer):
     assert again.compute_dtype == "bfloat16"
 
 
-def test_weights_may_be_given_in_place_of_the_model_s(tmp_path, model, other, tokenizer):
+def test_given_weights_are_saved_instead_of_the_model_weights(tmp_path, model, other, tokenizer):
     run.save(tmp_path / "new", model, tokenizer, weights=run.model_weights(other))
     np.testing.assert_array_equal(logits(tfformer.load(tmp_path / "new")[0]), logits(other))
 
 
-def test_a_translator_has_the_run_s_limits_unless_it_is_given_others(original):
+def test_translator_uses_the_limits_of_the_run_unless_overridden(original):
     translator = run.load_translator(original)
     assert (translator.beam_width, translator.max_source_length) == (2, 11)
     wider = run.load_translator(original, beam_width=3)
@@ -224,7 +224,7 @@ def test_a_config_that_cannot_be_written_leaves_the_old_run_loadable(
 
 @pytest.mark.parametrize("kind", ["empty", "half", "no_end", "flipped", "longer"])
 @pytest.mark.parametrize("which", ["weights", "source.model", "target.model"])
-def test_a_damaged_file_is_named(directory, which, kind):
+def test_error_names_a_damaged_file(directory, which, kind):
     path = weights_file(directory) if which == "weights" else directory / which
     content = bytearray(path.read_bytes())
     if kind == "flipped":
@@ -238,7 +238,7 @@ def test_a_damaged_file_is_named(directory, which, kind):
 
 
 @pytest.mark.parametrize("which", ["weights", "source.model", "target.model"])
-def test_a_missing_file_is_named(directory, which):
+def test_error_names_a_missing_file(directory, which):
     path = weights_file(directory) if which == "weights" else directory / which
     path.unlink()
     assert_refused(directory, str(path), "cannot be read")
@@ -267,7 +267,7 @@ def test_a_missing_directory_and_a_file_are_no_run(tmp_path):
 @pytest.mark.parametrize(
     "content", ["", "{", "no json", "[]", "1", "null", "[" * 99_999, "{}", '{"format": 2}']
 )
-def test_a_config_that_is_no_json_or_of_another_type_or_format_is_refused(directory, content):
+def test_malformed_config_is_refused(directory, content):
     (directory / "config.json").write_text(content)
     words = f"format {run.FORMAT}" if content in ("{}", '{"format": 2}') else "is damaged"
     assert_refused(directory, "config.json", words)
@@ -275,7 +275,7 @@ def test_a_config_that_is_no_json_or_of_another_type_or_format_is_refused(direct
 
 @pytest.mark.parametrize("name", ["../weights.npz", "/etc/passwd", "a/b", "..", ""])
 @pytest.mark.parametrize("key", ["weights", "sha256"])
-def test_a_config_names_files_of_its_own_directory(directory, key, name):
+def test_config_must_name_files_in_its_own_directory(directory, key, name):
     config = json.loads((directory / "config.json").read_text())
     config[key] = name if key == "weights" else {**config[key], name: "0"}
     (directory / "config.json").write_text(json.dumps(config))
@@ -294,7 +294,7 @@ def test_a_config_that_lacks_something_is_refused(directory, key):
 @pytest.mark.parametrize(
     "fields", [{"d_model": 15}, {"d_model": "large"}, {"colour": "red"}, {"norm": "none"}]
 )
-def test_a_config_of_impossible_sizes_is_refused(directory, fields):
+def test_config_with_invalid_model_settings_is_refused(directory, fields):
     path = directory / "config.json"
     config = json.loads(path.read_text())
     config["model"].update(fields)
@@ -313,7 +313,7 @@ def test_weights_of_other_sizes_are_refused(directory):
 # ---------------------------------------------------------------- other families
 
 
-def test_a_config_names_a_family_that_is_not_the_encoder_decoder(directory, model, tmp_path):
+def test_family_is_optional_for_an_encoder_decoder(directory, model, tmp_path):
     assert "family" not in run.read_config(directory)
     path = directory / "config.json"
     named = run.read_config(directory) | {"family": "encoder-decoder"}
@@ -333,7 +333,7 @@ class TwoSided(Transformer):
     """A model of another family."""
 
 
-def test_a_run_of_another_family_is_of_its_own_classes(
+def test_run_of_another_family_loads_its_own_classes(
     directory, model, tokenizer, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(FAMILIES, "two-sided", Family(TransformerConfig, TwoSided))
@@ -357,7 +357,7 @@ def test_an_option_that_the_family_lacks_is_refused_by_name(directory):
     assert run.load_translator(directory, min_target_length=2).options["min_length"] == 2
 
 
-def test_an_option_replaces_the_run_s_own_whichever_name_it_has(model, tokenizer, tmp_path):
+def test_given_option_replaces_that_of_the_run_under_either_name(model, tokenizer, tmp_path):
     run.save(tmp_path / "old", model, tokenizer, {"min_target_length": 3})
     for given, expected in (({}, 3), ({"min_length": 5}, 5), ({"min_target_length": 4}, 4)):
         assert run.load_translator(tmp_path / "old", **given).options["min_length"] == expected
@@ -369,7 +369,7 @@ def test_a_model_of_no_family_is_not_saved(tokenizer, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_a_model_that_load_could_not_read_is_refused_and_the_run_stays(tokenizer, directory):
+def test_unloadable_model_is_refused_and_the_old_run_stays(tokenizer, directory):
     model = make_model(tokenizer, seed=1)
     model._tracker.unlock()
     model.adapter = keras.layers.Dense(3, name="adapter")
@@ -385,7 +385,7 @@ def test_a_model_that_load_could_not_read_is_refused_and_the_run_stays(tokenizer
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 
 
-def test_what_a_killed_save_leaves_is_swept_as_weights_are(directory, monkeypatch):
+def test_leftover_of_a_killed_save_is_swept(directory, monkeypatch):
     """A training deletes the leftovers by this pattern."""
 
     def killed(*_):

@@ -48,12 +48,12 @@ def assert_refused(directory, *words):
     assert all(word in str(error.value) for word in words)
 
 
-def test_a_table_is_a_file_of_lines(original):
+def test_word_table_is_stored_as_a_file_of_lines(original):
     assert names(original) == {"config.json", "source.model", "target.pieces"}
     assert (original / "target.pieces").read_text(encoding="utf-8") == "noun\nverb\ngrößer\n"
 
 
-def test_a_run_gives_back_its_sides(original, tokenizer):
+def test_load_returns_the_saved_tokenizers(original, tokenizer):
     model, loaded = tfformer.load(original)
     assert loaded.sha256 == tokenizer.sha256 and loaded.target.is_same(LABELS)
     assert model.config.target_vocabulary_size == 7
@@ -63,14 +63,14 @@ def test_a_run_gives_back_its_sides(original, tokenizer):
     assert set(" ".join(translator.translate(["ein Haus"])).split()) <= set(LABELS.pieces)
 
 
-def test_a_table_of_both_sides_is_stored_once(tmp_path):
+def test_shared_table_is_stored_once(tmp_path):
     shared = Tokenizer(LABELS)
     run.save(tmp_path / "run", make_model(shared, **FEW_LAYERS), shared)
     assert names(tmp_path / "run") == {"config.json", "source.pieces"}
     assert run.load_tokenizer(tmp_path / "run").is_shared
 
 
-def test_a_run_keeps_its_table(directory, tokenizer, model_bytes):
+def test_run_refuses_another_table_and_stays_unchanged(directory, tokenizer, model_bytes):
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
     run.save(directory, make_model(tokenizer, **FEW_LAYERS), tokenizer)
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
@@ -90,18 +90,18 @@ def rewrite(directory, change):
     (directory / "config.json").write_text(json.dumps(config))
 
 
-def test_a_config_of_no_tokenizer_is_refused(directory):
+def test_config_without_a_source_tokenizer_is_refused(directory):
     rewrite(directory, lambda names: names.pop("source.model"))
     assert_refused(directory, "has no tokenizer", "source must have one file, source.model or")
 
 
-def test_a_side_of_two_files_is_refused(directory):
+def test_two_files_for_the_source_are_refused(directory):
     shutil.copy(directory / "target.pieces", directory / "source.pieces")
     rewrite(directory, lambda names: names.update({"source.pieces": names["target.pieces"]}))
     assert_refused(directory, "source must have one file", "source.pieces")
 
 
-def test_a_file_of_another_kind_is_refused(directory):
+def test_table_named_as_a_sentencepiece_model_is_refused(directory):
     def swap(names):
         names["target.model"] = names.pop("target.pieces")
 

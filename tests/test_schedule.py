@@ -17,7 +17,7 @@ def paper(step, d_model, warmup_steps):
     ("d_model", "warmup_steps", "scale"), [(512, 4000, 1.0), (131, 17, 2.5), (7, 1, 1.0)]
 )
 @pytest.mark.parametrize("step", [1, 2, 16, 17, 18, 3999, 4000, 4001, 100_003])
-def test_rate_is_the_formula_of_the_paper(d_model, warmup_steps, scale, step):
+def test_rate_equals_the_formula_of_the_paper(d_model, warmup_steps, scale, step):
     rate = WarmupSchedule(d_model, warmup_steps, scale)(step - 1)
     np.testing.assert_allclose(rate, scale * paper(step, d_model, warmup_steps), rtol=1e-5)
 
@@ -56,12 +56,12 @@ def test_config_round_trip():
     ("arguments", "message"),
     [((0, 17, 1.0), "d_model=0"), ((131, 0, 1.0), "warmup_steps=0"), ((131, 17, 0), "scale=0")],
 )
-def test_bad_argument_is_named(arguments, message):
+def test_error_names_a_bad_argument(arguments, message):
     with pytest.raises(ValueError, match=message):
         WarmupSchedule(*arguments)
 
 
-def test_cooldown_falls_linearly_to_zero_and_leaves_what_is_before_alone():
+def test_cooldown_falls_linearly_to_zero_and_changes_no_earlier_step():
     plain = WarmupSchedule(131, 17)
     cooled = WarmupSchedule(131, 17, total_steps=101, cooldown_steps=41)
     steps = np.arange(101)
@@ -73,12 +73,12 @@ def test_cooldown_falls_linearly_to_zero_and_leaves_what_is_before_alone():
 
 
 @pytest.mark.parametrize("total_steps", [None, 40])
-def test_cooldown_is_within_the_training(total_steps):
+def test_cooldown_longer_than_the_training_is_refused(total_steps):
     with pytest.raises(ValueError, match="cooldown_steps=41"):
         WarmupSchedule(131, 17, total_steps=total_steps, cooldown_steps=41)
 
 
-def test_without_a_rise_it_begins_at_the_peak_and_goes_on_the_same():
+def test_without_a_rise_the_rate_starts_at_the_peak():
     rises, falls = (WarmupSchedule(7, 13, 2.0, rises=rises) for rises in (True, False))
     for step in range(13):
         np.testing.assert_allclose(falls(step), 2 * (7 * 13) ** -0.5, rtol=1e-6)

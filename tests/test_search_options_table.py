@@ -14,7 +14,7 @@ from training.recipe import Recipe
 
 
 @pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
-def test_an_option_keeps_its_own_rules(option):
+def test_default_and_off_values_pass_the_rules_of_an_option(option):
     assert option.checked(option.default) == option.default
     assert type(option.checked(option.default)) is option.kind and option.help
     assert option.off is None or option.checked(option.off) == option.off
@@ -31,17 +31,17 @@ def test_an_option_keeps_its_own_rules(option):
         ("length_penalty_form", "log", "length_penalty_form must be one of .* got 'log'"),
     ],
 )
-def test_what_breaks_a_rule_is_refused(name, value, message):
+def test_value_that_breaks_a_rule_is_refused(name, value, message):
     with pytest.raises(ValueError, match=message):
         OPTIONS[name].checked(value)
 
 
-def test_a_weight_becomes_a_float_and_a_number_of_tokens_stays_an_integer():
+def test_penalties_become_floats_and_lengths_integers():
     assert type(OPTIONS["length_penalty"].checked(1)) is float
     assert type(OPTIONS["min_length"].checked(3.0)) is int
 
 
-def test_second_names_are_taken_and_no_option_twice():
+def test_second_names_are_accepted_but_not_twice():
     assert first_names({"alpha": 1.0, "min_target_length": 3}) == {
         "length_penalty": 1.0,
         "min_length": 3,
@@ -58,7 +58,7 @@ def test_second_names_are_taken_and_no_option_twice():
     assert "length_penalty" in inspect.signature(search).parameters
 
 
-def test_the_public_search_has_the_options_by_these_names():
+def test_public_beam_search_has_the_default_options():
     parameters = inspect.signature(tfformer.beam_search).parameters
     for name in ("beam_width", "length_penalty", "length_penalty_form"):
         assert parameters[name].default == OPTIONS[name].default
@@ -77,7 +77,7 @@ def test_the_translator_a_recipe_and_the_commands_have_the_options_of_the_table(
 
 
 @pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
-def test_what_an_option_is_when_it_is_off_can_be_said_to_an_export(option):
+def test_off_value_of_an_option_can_be_given_to_export(option):
     off = option.default if option.off is None else option.off
     command = saved_model.parser()
     arguments = command.parse_args(["run", "out", option.flag, str(off)])
@@ -85,7 +85,7 @@ def test_what_an_option_is_when_it_is_off_can_be_said_to_an_export(option):
     assert saved_model.given(command, arguments) == places | {option.name: off}
 
 
-def test_the_page_of_the_search_has_them_all():
+def test_search_page_lists_every_option():
     page = (ROOT / "docs" / "guide" / "search.md").read_text(encoding="utf-8")
     for option in OPTIONS.values():
         assert f"`{option.name}`" in page or f"`{option.flag}" in page, option.name

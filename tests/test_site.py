@@ -16,7 +16,7 @@ import tfformer
 NAMES = ROOT / "docs" / "reference" / "api.md"
 
 
-def test_the_public_names_are_listed_with_the_beginning_of_their_docstrings():
+def test_public_names_are_listed_with_their_docstrings():
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", NAMES.read_text(encoding="utf-8"), re.MULTILINE)
     said = {}
     for name in tfformer.__all__:
@@ -59,7 +59,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_it_is_whole_and_needs_no_network(site):
+def test_site_has_no_broken_links_and_loads_nothing_from_the_network(site):
     paths = sorted(site.rglob("*.html"))
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in paths}
     assert len(pages) > 80
@@ -77,7 +77,7 @@ def test_it_is_whole_and_needs_no_network(site):
 
 
 @pytest.mark.slow
-def test_notebooks_formulas_and_docstrings_are_in_it(site):
+def test_site_contains_notebooks_formulas_and_docstrings(site):
     notebook = (site / "docs/tutorial/1_attention.html").read_text(encoding="utf-8")
     assert "<math" in notebook and "data:image" not in notebook and "_images/" in notebook
     names = (site / "docs/reference/api.html").read_text(encoding="utf-8")

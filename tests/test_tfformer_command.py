@@ -44,7 +44,7 @@ def test_the_version_is_the_packages(capsys):
     assert capsys.readouterr().out == f"tfformer {tfformer.__version__}\n"
 
 
-def test_a_mistyped_command_is_one_line_with_the_nearest_name(capsys):
+def test_mistyped_command_gives_one_line_error_with_the_nearest_name(capsys):
     assert main(["trian"]) == 2
     assert capsys.readouterr().err == (
         "tfformer: error: no command 'trian': did you mean train? (see --help)\n"
@@ -52,14 +52,14 @@ def test_a_mistyped_command_is_one_line_with_the_nearest_name(capsys):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_command_is_called_by_its_name_in_usage_and_errors(name, capsys):
+def test_usage_errors_begin_with_the_name_of_the_command(name, capsys):
     with pytest.raises(SystemExit) as ended:
         main([name, "--no-such-option"])
     assert ended.value.code == 2
     assert capsys.readouterr().err.startswith(f"tfformer {name}: error: ")
 
 
-def test_a_missing_package_is_one_line_with_its_extra(monkeypatch, capsys):
+def test_missing_package_gives_one_line_error_with_its_extra(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "babel", None)
     monkeypatch.delitem(sys.modules, "tfformer.training.dates", raising=False)
     assert main(["dates"]) == 2
@@ -110,7 +110,7 @@ def test_a_shell_completes_commands_and_options(line, expected):
 
 
 @pytest.mark.parametrize("top", ["training", "export"])
-def test_a_module_of_a_checkout_exists_once_under_both_names(top):
+def test_module_is_the_same_object_under_both_names(top):
     for path in (ROOT / top).rglob("*.py"):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if path.name not in ("__main__.py", "beam.py") and "recipes" not in path.parts:
@@ -122,7 +122,7 @@ def test_a_module_of_a_checkout_exists_once_under_both_names(top):
 # In Python.
 
 
-def test_an_error_of_a_command_is_an_exception_with_its_line(tmp_path):
+def test_command_failure_raises_command_error_with_its_message(tmp_path):
     with pytest.raises(tfformer.CommandError, match="recipe must be one of .*'datess'") as raised:
         tfformer.train_model(tmp_path / "run", "datess")
     assert raised.value.exit_code == 2 and not (tmp_path / "run").exists()
@@ -132,7 +132,7 @@ def test_an_error_of_a_command_is_an_exception_with_its_line(tmp_path):
         tfformer.export_run(tmp_path / "run", tmp_path / "exported")
 
 
-def test_false_leaves_a_flag_out_or_denies_it_and_an_empty_list_gives_nothing(monkeypatch):
+def test_false_omits_or_negates_a_flag_and_empty_list_is_omitted(monkeypatch):
     given = []
     for module in ("training.train", "export.saved_model"):
         monkeypatch.setattr(f"tfformer.{module}.main", lambda words: given.append(words) or 0)
@@ -148,7 +148,7 @@ def printing(*lines):
     return lambda words: print(*lines, sep="\n") or 0
 
 
-def test_a_warning_is_logged_as_one_and_handlers_do_not_feed_themselves(monkeypatch, caplog):
+def test_warnings_are_logged_as_warnings_and_handlers_may_print(monkeypatch, caplog):
     monkeypatch.setattr("tfformer.training.train.main", printing("a line", "warning: a fault"))
     late = logging.Handler()
     late.emit = lambda record: print(record.getMessage())  # to the current sys.stdout
@@ -164,7 +164,7 @@ def test_a_warning_is_logged_as_one_and_handlers_do_not_feed_themselves(monkeypa
     ]  # fmt: skip
 
 
-def test_two_threads_leave_the_streams_as_they_were(monkeypatch):
+def test_threads_restore_the_standard_streams(monkeypatch):
     monkeypatch.setattr("tfformer.training.train.main", lambda words: time.sleep(0.05) or 0)
     before = sys.stdout, sys.stderr
     threads = [threading.Thread(target=tfformer.train_model, args=["r"]) for _ in range(3)]

@@ -24,12 +24,12 @@ BOX = re.compile(r"> \*\*Notes often .*\((\d+)\):\*\*")
 each = pytest.mark.parametrize("path", PATHS, ids=NAMES)
 
 
-def test_they_are_numbered_from_one():
+def test_notebooks_are_numbered_from_one():
     assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 17)]
 
 
 @each
-def test_it_is_kept_as_it_has_run(path):
+def test_notebook_is_stored_with_its_output_and_no_errors(path):
     cells = notebooks.cells(path, "code")
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     for cell in cells:
@@ -39,13 +39,13 @@ def test_it_is_kept_as_it_has_run(path):
 
 
 @each
-def test_what_it_draws_is_kept(path):
+def test_figures_are_stored_in_the_notebook(path):
     for cell in notebooks.cells(path, "code"):
         if re.search(r"subplots\(|_figure\(", cell.source):
             assert any("image/png" in out.get("data", {}) for out in cell.outputs), cell.source
 
 
-def test_each_error_of_notes_has_a_box_with_a_line_that_proves_it():
+def test_each_listed_error_has_a_box_followed_by_an_assertion():
     found = []
     for path in PATHS:
         cells = notebooks.cells(path)
@@ -59,7 +59,7 @@ def test_each_error_of_notes_has_a_box_with_a_line_that_proves_it():
 
 
 @each
-def test_it_ends_with_three_exercises_whose_solutions_are_checked(path):
+def test_notebook_ends_with_three_exercises_and_checked_solutions(path):
     cells = notebooks.cells(path)
     [at] = [n for n, cell in enumerate(cells) if "<details>" in cell.source]
     questions, solutions = cells[at].source.split("<details>")
@@ -72,12 +72,12 @@ def test_it_ends_with_three_exercises_whose_solutions_are_checked(path):
 
 
 @each
-def test_nothing_of_this_machine_is_kept(path):
+def test_notebook_contains_no_local_paths(path):
     text = path.read_text(encoding="utf-8")
     assert str(ROOT) not in text and "/site-packages/" not in text
 
 
-def test_all_begin_with_the_same_cell():
+def test_all_notebooks_start_with_the_same_cell():
     assert len({notebooks.cells(path, "code")[0].source for path in PATHS}) == 1
 
 
@@ -109,9 +109,7 @@ def begin(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("place", ["docs/tutorial/zh", "tfformer-copy"])
-def test_where_the_package_is_installed_the_first_cell_only_goes_to_its_folder(
-    begin, place, tmp_path
-):
+def test_first_cell_only_changes_folder_when_the_package_is_installed(begin, place, tmp_path):
     (tmp_path / place).mkdir(parents=True)
     cloned = place == "tfformer-copy"
     if not cloned:
@@ -165,7 +163,7 @@ SHORT = [path for path in PATHS if path.stem not in LONG]
 
 
 @pytest.mark.parametrize("path", slow_or_nightly(PATHS, SHORT), ids=NAMES)
-def test_it_runs(path, execute):
+def test_notebook_runs_and_gives_the_stored_kinds_of_output(path, execute):
     ran = (cell for cell in execute(path.stem).cells if cell.cell_type == "code")
     # It prints as much as the stored notebook, or more if no font has Chinese characters.
     for cell, kept in zip(ran, notebooks.cells(path, "code"), strict=True):

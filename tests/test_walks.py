@@ -18,7 +18,7 @@ def test_there_are_three_walks():
 
 
 @pytest.mark.parametrize("title", WALKS)
-def test_each_function_is_there_and_used_by_a_file_before_it(title):
+def test_each_function_exists_and_is_used_by_an_earlier_file(title):
     seen = ""
     for path, name in WALKS[title]:
         assert name in defined(ROOT / path), f"{path} has no {name}"

@@ -34,7 +34,7 @@ def wheel(tmp_path_factory):
     return path
 
 
-def test_it_is_small_and_installs_one_package(wheel):
+def test_wheel_is_small_and_contains_one_package(wheel):
     assert wheel.stat().st_size < 2e6
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
@@ -51,7 +51,7 @@ def test_it_is_small_and_installs_one_package(wheel):
     assert len(links) > 10 and all(link.startswith(("https://", "#")) for link in links)
 
 
-def test_what_the_dockerfile_copies_builds_the_same_wheel(wheel, tmp_path):
+def test_dockerfile_sources_build_the_same_wheel(wheel, tmp_path):
     for line in (ROOT / "Dockerfile").read_text().splitlines():
         if not line.startswith("COPY "):
             continue
@@ -106,7 +106,7 @@ def installed(wheel, tmp_path_factory):
     return run
 
 
-def test_nothing_called_training_or_export_is_installed(installed):
+def test_no_top_level_training_or_export_is_installed(installed):
     program = "import importlib.util as u; print(u.find_spec('training'), u.find_spec('export'))"
     command = [installed.python, "-I", "-c", program]
     assert subprocess.check_output(command, cwd="/", text=True) == "None None\n"

@@ -52,7 +52,7 @@ def ones(*shape):
         (lambda: TransformerConfig.preset(["base"], 17), r"name must be one of .*, got \['base'\]"),
     ],
 )  # fmt: skip
-def test_a_setting_that_is_no_number(call, message):
+def test_setting_that_is_no_number_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -66,7 +66,7 @@ def test_a_setting_that_is_no_number(call, message):
         (IDS, ones(7, 5), ones(7, 4), "query must be of a floating dtype, got .*int64"),
     ],
 )
-def test_attention_of_what_does_not_fit_together(query, key, value, message):
+def test_attention_refuses_mismatched_shapes(query, key, value, message):
     with pytest.raises(ValueError, match=message):
         scaled_dot_product_attention(query, key, value)
 
@@ -75,7 +75,7 @@ def test_attention_of_what_does_not_fit_together(query, key, value, message):
     "layer", [tfformer.SinusoidalPositionalEncoding(D), tfformer.LearnedPositionalEmbedding(11, D)]
 )
 @pytest.mark.parametrize("shape, positions", [((D,), None), ((3, D), None), ((2, 3, D), range(3))])
-def test_positions_of_other_axes(layer, shape, positions):
+def test_positional_layers_refuse_other_shapes(layer, shape, positions):
     positions = positions and np.array(positions)
     with pytest.raises(ValueError, match=r"x must be \[B, T, D\], or \[N, D\] with positions, got"):
         layer(ones(*shape), positions=positions)
@@ -90,7 +90,7 @@ def test_positions_of_other_axes(layer, shape, positions):
         (SIDES, "2", "passes must be an integer of at least 1, got '2'"),
     ],
 )
-def test_padding_is_left_out_of_ids_alone(inputs, passes, message):
+def test_without_padding_refuses_other_inputs(inputs, passes, message):
     with pytest.raises(ValueError, match=message):
         without_padding(inputs, IDS, passes)
 
@@ -104,7 +104,7 @@ def test_padding_is_left_out_of_ids_alone(inputs, passes, message):
         ({"target_places": IDS[0]}, "source_places and target_places come together, got"),
     ],
 )
-def test_a_transformer_reads_rows_of_ids(translator, change, message):
+def test_transformer_refuses_inputs_that_are_not_rows_of_ids(translator, change, message):
     with pytest.raises(ValueError, match=message):
         translator.model({**SIDES, **change})
 
@@ -127,7 +127,7 @@ def test_a_transformer_reads_rows_of_ids(translator, change, message):
         (lambda t: t.target_pieces(IDS), "ids must be int32, got int64"),
     ],
 )
-def test_a_tokenizer_reads_texts_and_ids(tokenizer, call, message):
+def test_tokenizer_refuses_inputs_that_are_no_texts_or_ids(tokenizer, call, message):
     with pytest.raises(ValueError, match=message):
         call(tokenizer)
 
@@ -140,7 +140,7 @@ def test_a_tokenizer_reads_texts_and_ids(tokenizer, call, message):
         (lambda s: Shortlist(s.candidates, s.always, None), "tokenizer_sha256 must be .* got None"),
     ],
 )
-def test_a_shortlist_knows_its_source(call, message):
+def test_shortlist_refuses_wrong_source_ids_and_hash(call, message):
     with pytest.raises(ValueError, match=message):
         call(Shortlist(np.zeros((7, 2), int), np.arange(4), "ab"))
 
@@ -152,7 +152,7 @@ def test_a_shortlist_knows_its_source(call, message):
         ({"search": "beam"}, "search must be a dict of options, got 'beam'"),
     ],
 )
-def test_a_run_that_could_not_be_loaded_is_not_begun(translator, change, message, tmp_path):
+def test_save_refuses_wrong_arguments_and_creates_no_run(translator, change, message, tmp_path):
     run = {"model": translator.model, "tokenizer": translator.tokenizer, **change}
     with pytest.raises(ValueError, match=message):
         tfformer.save(tmp_path / "run", **run)
@@ -178,12 +178,12 @@ def test_a_run_that_could_not_be_loaded_is_not_begun(translator, change, message
         (lambda t: t.save("a-model", ["scores"]), r"signatures must be of \[.*\], got 'scores'"),
     ],
 )  # fmt: skip
-def test_a_translator_reads_strings(translator, call, message):
+def test_translator_refuses_wrong_arguments(translator, call, message):
     with pytest.raises(ValueError, match=message):
         call(translator)
 
 
 @pytest.mark.parametrize("loss", [SmoothedCrossEntropy(), Perplexity().update_state])
-def test_labels_that_are_not_those_of_the_logits(loss):
+def test_labels_that_do_not_match_the_logits_are_refused(loss):
     with pytest.raises(ValueError, match=r"y_pred must be logits .*, got .*\(2, 4, 7\).*\(2, 5\)"):
         loss(IDS, ones(2, 4, 7))

@@ -32,7 +32,7 @@ CAUGHT = {
 }
 
 
-def test_each_bug_is_here():
+def test_every_bug_has_expected_checks():
     assert [bug.__name__ for bug in zoo.BUGS] == list(CAUGHT)
 
 
@@ -50,7 +50,7 @@ def test_each_check_fails_for_some_bug():
 
 
 @pytest.mark.parametrize("bug", zoo.BUGS, ids=list(CAUGHT))
-def test_a_bug_is_one_line(bug):
+def test_each_bug_changes_one_line(bug):
     right, wrong = zoo.lines_of(bug)
     assert right.startswith("return ") and wrong.startswith("return ") and right != wrong
 
@@ -68,7 +68,7 @@ def test_the_healthy_model_has_the_logits_of_the_library():
     np.testing.assert_allclose(np.array(ours)[real], np.array(theirs)[real], atol=1e-4)
 
 
-def test_a_text_comes_back_from_its_ids():
+def test_text_round_trips_through_ids():
     texts = [target for _, target in zoo.PAIRS]
     assert [zoo.to_text(ids) for ids in zoo.to_ids(texts)] == texts
 
@@ -91,7 +91,7 @@ def test_the_measured_table_has_each_bug_with_its_checks():
     assert found == {"no bug": set()} | expected
 
 
-def test_a_measured_training_is_kept(tmp_path, monkeypatch, capsys):
+def test_measured_training_is_not_repeated(tmp_path, monkeypatch, capsys):
     seeds = []
     monkeypatch.setattr(zoo, "BUGS", [])
     monkeypatch.setattr(zoo, "trained", lambda _, seed: (seeds.append(seed), [9.0, seed / 2]))

@@ -29,7 +29,7 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.parametrize("row", ablation.FURTHER)
-def test_row_changes_what_it_says_and_nothing_else(row):
+def test_each_row_changes_only_its_own_settings(row):
     init = {"model": {"d_model": 13}}
     # No row has this value.
     recipe = dataclasses.replace(MULTI30K, subword_sampling=0.3)
@@ -51,7 +51,7 @@ def row_file(folder, translations=None, **changes):
     return folder / "row.py"
 
 
-def test_row_is_what_it_was_begun_with(tmp_path):
+def test_row_keeps_its_settings_and_refuses_other_ones(tmp_path):
     path = row_file(tmp_path, max_length_ratio=math.inf)
     recipe = load_recipe(str(path))
     assert recipe.settings() == ablation.settings(RECIPE, {"max_length_ratio": math.inf}, 3)
@@ -62,7 +62,7 @@ def test_row_is_what_it_was_begun_with(tmp_path):
     assert load_recipe(str(path)).settings() == recipe.settings()
 
 
-def test_distilled_corpus_is_the_recipe_s_and_its_sources_with_other_targets(tmp_path):
+def test_distilled_corpus_appends_the_sources_with_translated_targets(tmp_path):
     translations = tmp_path / "translations.txt"
     own = list(RECIPE.read("train", None))
     translations.write_text("".join(f"{n}\u2028\n" for n in range(len(own))), encoding="utf-8")
@@ -77,7 +77,7 @@ def test_distilled_corpus_is_the_recipe_s_and_its_sources_with_other_targets(tmp
 
 
 @pytest.mark.slow
-def test_averages(run, capsys):
+def test_averages_command_prints_a_row_per_average(run, capsys):
     assert averages.main([str(run), "--recipe", PATH]) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = dict(line.strip("| ").split(" | ", 1) for line in lines[2:])

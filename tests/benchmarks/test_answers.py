@@ -17,7 +17,7 @@ def words(*chosen):
     return found
 
 
-def test_an_ending_is_that_of_the_gender_before():
+def test_ending_agrees_with_the_gender_of_the_previous_word():
     assert [word[-1] for word in words((5, 2), (6, 1), (7, 0))] == ["x", "w", "y"]
 
 
@@ -34,7 +34,7 @@ def test_an_ending_is_that_of_the_gender_before():
         ([], MANY, [False]),
     ],
 )
-def test_words_are_right_at_their_positions(given, synonyms, expected):
+def test_each_position_is_judged_right_or_wrong(given, synonyms, expected):
     assert LANGUAGE.right([3, 4], given, synonyms) == expected
 
 
@@ -50,13 +50,13 @@ def test_both_languages_have_the_same_sources():
 
 
 @pytest.mark.parametrize("synonyms", [ONE, MANY])
-def test_every_target_of_a_test_is_right(synonyms):
+def test_every_target_of_the_test_set_is_right(synonyms):
     pairs = list(LANGUAGE.pairs("test", synonyms))
     assert all(all(LANGUAGE.right(*pair, synonyms)) for pair in pairs)
     assert len({tuple(target) for _, target in pairs}) > 900
 
 
-def test_p_of_the_sign_test():
+def test_p_value_of_the_sign_test():
     """Five of five differences in one direction: 2 / 2**5."""
     ours, theirs = [1, 2, 3, 3, 1, 0, 2], [0, 1, 2, 0, 0, 0, 2]
     assert answers._sign_test(ours, theirs) == pytest.approx(0.0625)

@@ -42,7 +42,7 @@ def test_batches_hold_the_texts_in_order_with_their_ids(tokenizer):
             assert all(row[-1] == 3 for row in batch["ids"])
 
 
-def test_ratios_are_to_the_best_of_the_other(capsys):
+def test_ratios_are_to_the_best_time_of_the_other_system(capsys):
     def row(system, threads, ms, best, foreign=0.0):
         names = ["size", "batch", "system", "threads", "ms_per_sentence", "best", "foreign"]
         values = ["S", 8, system, threads, ms, best, foreign]
@@ -125,7 +125,7 @@ def test_training_end_to_end(tmp_path, capsys):
     assert f"The input pipeline alone: {record['pipeline']:,.0f} tokens/s" in output
 
 
-def test_training_batches_are_the_same_for_all_and_of_few_lengths():
+def test_training_batches_are_deterministic_and_have_few_lengths():
     text = work.read_text()
     tokenizer = work.learn_vocabulary(text, 500)
     batches = work.make_training_batches(text, tokenizer, 5, rows=16)

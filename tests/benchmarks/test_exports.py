@@ -19,7 +19,7 @@ class Model:
         Model.asked.append((self.directory, self.batch_size, "closed"))
 
 
-def test_exports_take_turns_and_the_first_round_only_warms_up(monkeypatch):
+def test_exports_are_timed_in_turn_after_a_warmup_round(monkeypatch):
     monkeypatch.setattr("export.serving.bulk.BulkTranslator", Model)
     Model.asked.clear()
     options = exports.parser().parse_args(

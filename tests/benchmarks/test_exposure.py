@@ -8,7 +8,7 @@ from benchmarks import exposure
 from tfformer import Tokenizer, Transformer, TransformerConfig
 
 
-def test_a_token_is_right_as_often_as_the_reference_has_it():
+def test_repeated_tokens_count_up_to_their_reference_count():
     reference = np.array([5, 6, 6, 7, 3, 0])
     assert exposure.right(np.array([6, 6, 6, 9, 5, 3]), reference) == [
         True,
@@ -20,7 +20,7 @@ def test_a_token_is_right_as_often_as_the_reference_has_it():
     assert exposure.right(np.array([3, 0]), reference) == []
 
 
-def test_shares_are_of_fifths_of_each_sentence():
+def test_shares_are_computed_per_fifth_of_each_sentence():
     long, short = [True] * 5 + [False] * 5, [True]
     assert exposure.by_parts([long, short]) == [1, 1, 0.5, 0, 0]
     assert exposure.by_parts([long]) == [1, 1, 0.5, 0, 0]
@@ -38,7 +38,7 @@ def run(tmp_path):
 
 
 @pytest.mark.slow
-def test_behind_the_true_words_each_place_is_asked_for_itself(run):
+def test_forced_predictions_equal_the_model_prefix_by_prefix(run):
     """Compared with the model, one prefix after the other."""
     translator = tfformer.load_translator(run / "run")
     labels = translator.tokenizer.encode_target(["a house", "red"]).to_tensor()
@@ -53,7 +53,7 @@ def test_behind_the_true_words_each_place_is_asked_for_itself(run):
 
 
 @pytest.mark.slow
-def test_the_command_prints_both_ways_and_draws(run, capsys):
+def test_command_prints_both_rows_and_writes_the_picture(run, capsys):
     files = ["--source", str(run / "a"), "--target", str(run / "b")]
     picture = ["--picture", str(run / "picture.png")]
     assert exposure.main([f"it={run / 'run'}", *files, *picture]) == 0

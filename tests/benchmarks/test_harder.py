@@ -8,7 +8,7 @@ from training.data.reader import Pair
 SOURCES = ["a dog", "A cat, a dog", "a dog runs", "cat", "the dog swims", "the cat"]
 
 
-def test_each_source_has_a_word_that_no_other_has():
+def test_each_hard_source_has_a_word_missing_from_the_rest():
     pairs = [Pair(text, "x") for text in SOURCES]
     assert harder(pairs, 7) == [2, 4]
     [chosen] = harder(pairs, 1)
@@ -16,7 +16,7 @@ def test_each_source_has_a_word_that_no_other_has():
     assert words(pairs[chosen].source) - left
 
 
-def test_the_command_writes_both_parts(tmp_path, capsys):
+def test_command_writes_the_hard_and_train_parts(tmp_path, capsys):
     for name in ("train.en", "train.de"):
         (tmp_path / name).write_text("".join(f"{text}\n" for text in SOURCES))
     files = [f"--source={tmp_path}/train.en", f"--target={tmp_path}/train.de"]

@@ -15,7 +15,7 @@ def tokenizer():
     return work.learn_vocabulary(work.Text("", LINES, LINES, []), 300)
 
 
-def test_a_batch_has_each_text_once_and_what_is_to_come_beside_it():
+def test_batches_hold_each_text_once_with_shifted_labels():
     ids = [[*range(4, 4 + length), 3] for length in (5, 1, 30, 12, 7, 8, 55, 90)] * 20
     for order in (None, random.Random(3)):
         seen = []
@@ -34,7 +34,7 @@ def test_a_batch_has_each_text_once_and_what_is_to_come_beside_it():
     assert one == again != other
 
 
-def test_a_prompt_is_the_same_tokens_as_ids_and_as_text(tokenizer):
+def test_prompt_text_tokenizes_to_its_ids(tokenizer):
     batches = work.make_prompts(LINES, tokenizer, 8, 3)
     assert [len(batch["texts"]) for batch in batches] == [8] * 4
     for batch in batches:
@@ -45,7 +45,7 @@ def test_a_prompt_is_the_same_tokens_as_ids_and_as_text(tokenizer):
         work.make_prompts(LINES, tokenizer, 100, 3)
 
 
-def test_tokens_a_second_and_ratios_by_hand():
+def test_tokens_per_second_and_ratios_by_hand():
     rows = [
         {"system": name, "batch": 8, "threads": threads, "best": best, "foreign": foreign,
          "ms_per_sentence": time}

@@ -18,16 +18,16 @@ def test_a_job_is_measured_in_its_own_process(small_model):
     assert 100 < alone[2] < mib  # the model needs memory beside TensorFlow's libraries
 
 
-def test_waiting_takes_time_but_not_the_processor():
+def test_sleeping_takes_time_but_no_processor_time():
     seconds, processor, _ = loading.in_new_process((time.sleep, 0.5))
     assert seconds >= 0.5 > processor
 
 
-def test_a_process_that_ends_is_an_error():
+def test_job_whose_process_ends_raises_an_error():
     with pytest.raises(RuntimeError, match="a process that loads has ended"):
         loading.in_new_process((int, "no number"))
 
 
-def test_a_run_that_is_missing_is_one_line(tmp_path, capsys):
+def test_error_names_the_missing_run(tmp_path, capsys):
     assert loading.main([str(tmp_path / "none")]) == 1
     assert "none" in capsys.readouterr().err.splitlines()[-1]

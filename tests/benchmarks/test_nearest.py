@@ -17,7 +17,7 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_of_all_hypotheses_the_nearest_is_taken(run, tmp_path, capsys):
+def test_hypothesis_with_the_highest_bleu_is_chosen(run, tmp_path, capsys):
     """By hand: the BLEU of each hypothesis of each text."""
     sources = tiny.sentences(13, seed=3)
     translator = load_translator(run, beam_width=3)

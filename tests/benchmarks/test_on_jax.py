@@ -36,7 +36,7 @@ from benchmarks.on_jax.optimizer import Optimizer  # noqa: E402
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("clip_norm", "steps"), [(0.0, 1), (1.0, 3)])
-def test_the_optimizer_is_that_of_the_training(clip_norm, steps):
+def test_optimizer_equals_the_tensorflow_muon(clip_norm, steps):
     config = TransformerConfig.preset("test", 53, num_encoder_layers=1, num_decoder_layers=1)
     keras.utils.set_random_seed(3)
     model = Transformer(config)
@@ -97,7 +97,7 @@ def on_jax(*command):
 
 
 @pytest.mark.slow
-def test_the_loss_is_that_of_the_training(tmp_path, rng, randomise):
+def test_loss_and_gradients_equal_those_of_tensorflow_training(tmp_path, rng, randomise):
     """With R-Drop and two teachers: the same loss and the same gradients."""
     config = TransformerConfig.preset(
         "test", 53, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0
@@ -134,7 +134,7 @@ def test_the_loss_is_that_of_the_training(tmp_path, rng, randomise):
 
 
 @pytest.mark.parametrize(("width", "alpha"), [(1, 0.0), (4, 0.6), (5, 2.0)])
-def test_the_search_is_that_of_the_service(rng, width, alpha):
+def test_beam_search_equals_that_of_the_service(rng, width, alpha):
     """Each source has its own table of next tokens."""
     tables = rng.normal(0, 3, (7, 13, 13)).astype("float32")
     tables[:, :, 3] += 2  # eos
@@ -174,7 +174,7 @@ epochs_to_99 = ["epochs to greedy BLEU 99", "{:.1f}"]
 
 
 @pytest.mark.slow
-def test_a_study_becomes_a_table(tmp_path, capfd):
+def test_study_is_packed_trained_and_scored_into_a_table(tmp_path, capfd):
     (tmp_path / "study.toml").write_text(STUDY)
     (tmp_path / "recipe.py").write_bytes((SUPPORT / "killing_recipe.py").read_bytes())
     study, packed, results = (str(tmp_path / name) for name in ("study", "p.npz", "r.jsonl.gz"))

@@ -10,7 +10,7 @@ from tfformer.inference.fuse import fuse
 from tfformer.inference.transformer import Inference
 
 
-def test_the_cache_of_a_sentence_is_what_a_search_keeps():
+def test_cache_bytes_equal_the_caches_of_a_search():
     size = {"num_layers": 3, "d_model": 14, "num_heads": 7}
     for changes in ({}, {"num_key_value_heads": 1}):
         config = TransformerConfig(

@@ -41,7 +41,7 @@ STUDIES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_option_of_a_study_is_one_of_the_training(name, tmp_path):
+def test_every_option_of_a_study_is_accepted_by_training(name, tmp_path):
     for split, side in itertools.product(("train", "val"), ("en", "de")):
         (tmp_path / f"{split}.{side}").write_text("a text\n")
     found = study.Study(FOLDER / name, tmp_path / "out", tmp_path)
@@ -75,7 +75,7 @@ class Finished(SimpleNamespace):
         return {"epochs_to_99": self.at}
 
 
-def test_an_epoch_that_was_not_reached_is_a_word_in_the_picture(monkeypatch):
+def test_unreached_epochs_are_labelled_not_reached_in_the_picture(monkeypatch):
     drawn = []
     monkeypatch.setattr(picture, "write_picture", lambda path, figure: drawn.append(figure))
     found = [("soon", 1.0), ("soon", 2.0), ("once", 2.0), ("once", 3), ("never", 3), ("never", 3)]
@@ -96,7 +96,7 @@ def test_an_epoch_that_was_not_reached_is_a_word_in_the_picture(monkeypatch):
         ("previous", {"wrong": "small"}),  # the row before "same" is not finished
     ],
 )
-def test_p_is_of_the_row_that_is_named(tmp_path, monkeypatch, p_from, expected):
+def test_p_values_compare_with_the_first_or_previous_row(tmp_path, monkeypatch, p_from, expected):
     references = [f"the little house {n} stands by the lake" for n in range(40)]
     pairs = [SimpleNamespace(target=text) for text in references], None
     monkeypatch.setattr(evaluate, "read_test_set", lambda *_: pairs)
@@ -116,7 +116,7 @@ def test_p_is_of_the_row_that_is_named(tmp_path, monkeypatch, p_from, expected):
     assert study.p_values(asked, trainings) is None
 
 
-def test_arguments_are_filled_in_and_what_was_begun_otherwise_is_refused(tmp_path):
+def test_placeholders_are_filled_in_and_changed_options_are_refused(tmp_path):
     path = written(tmp_path)
     found = study.Study(path, tmp_path / "out")
     (other,), (plain, half) = found.trainings(["as it is", "a half"], [7])

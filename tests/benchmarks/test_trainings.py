@@ -44,7 +44,7 @@ def test_table_has_mean_and_deviation_of_each_row():
     ]
 
 
-def test_each_training_has_a_core_and_one_that_fails_stops_no_other(tmp_path, capsys):
+def test_each_training_gets_one_core_and_a_failure_stops_no_other(tmp_path, capsys):
     (tmp_path / "which_core.py").write_text(
         "import os, sys, time\n"
         "print(sorted(os.sched_getaffinity(0)))\n"

@@ -44,7 +44,7 @@ def asker(base, server):
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.what for case in CASES])
-def test_its_status_and_the_next_request(asker, case):
+def test_each_bad_request_gets_its_status_and_the_next_is_answered(asker, case):
     row = bad_requests.measure(asker, case)
     assert row["status"] == case.status
     assert row["right"]
@@ -52,7 +52,7 @@ def test_its_status_and_the_next_request(asker, case):
 
 
 @pytest.mark.parametrize("name", ["beam_width", "length_penalty", "top_p", "max_length"])
-def test_the_message_names_what_is_wrong(asker, name):
+def test_error_message_names_the_wrong_option(asker, name):
     wanted = [case for case in CASES if case.what.startswith(f"{name} ")]
     wanted = [case for case in wanted if "of rank" not in case.what]
     assert wanted
@@ -141,7 +141,7 @@ def feed(model, texts, batch_size=37):
     return sizes
 
 
-def test_any_bytes_have_a_translation_and_memory_stays_flat(base):
+def test_random_bytes_are_translated_and_memory_stays_flat(base):
     # A new process, because an older one has free memory that would hide growth.
     with contextlib.closing(Model("tiny", 1, base / "1")) as model:
         sizes = feed(model, fuzz(3000))

@@ -40,7 +40,7 @@ def test_predict_fills_in_defaults(make):
     assert isinstance(drawn["translation"][0], str) and drawn["log_prob"][0] < 0
 
 
-def test_predict_gives_the_same_by_both(asked):
+def test_predict_gives_the_same_by_rest_and_grpc(asked):
     texts = ["a house", "", "Grüße 🎉"]
     by_rest = RestClient("tiny", f"http://127.0.0.1:{asked.server.rest_port}")
     by_grpc = GrpcClient("tiny", f"127.0.0.1:{asked.server.port}")
@@ -65,7 +65,7 @@ def flat(value):
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 37])
-def test_translate_is_in_order_and_in_batches(make, translator_served, batch_size, monkeypatch):
+def test_translate_keeps_order_and_sends_batches(make, translator_served, batch_size, monkeypatch):
     texts = [*tiny.sentences(23), "", "Grüße 🎉"]
     tiny_client, sizes = make(), []
     predict = tiny_client.predict
@@ -82,13 +82,13 @@ def test_translate_is_in_order_and_in_batches(make, translator_served, batch_siz
     assert list(tiny_client.translate([])) == []
 
 
-def test_documents(make, translator_served):
+def test_document_is_translated_sentence_by_sentence(make, translator_served):
     alone = translator_served.translate(["A house.", "The lake"])
     [found] = make().translate(["A house. The lake"], document=True)
     assert found == " ".join(alone)
 
 
-def test_a_version_and_a_label(make):
+def test_client_selects_a_version_or_label(make):
     text = {"text": ["a house"]}
     assert make(version=1).predict(text) == make().predict(text)
     labelled = make("labelled model", label="stable")
@@ -99,7 +99,7 @@ def test_a_version_and_a_label(make):
         make(label="a/b c").predict(text)
 
 
-def test_an_error_of_the_server_is_carried_over_and_not_asked_again(make, monkeypatch):
+def test_server_error_is_raised_without_a_retry(make, monkeypatch):
     monkeypatch.setattr(client, "FIRST_WAIT", 600)
     whole = r"INVALID_ARGUMENT: beam_width must be in \[1, 64\], got \d+$"
     with pytest.raises(RequestError, match=whole) as error:
@@ -109,7 +109,7 @@ def test_an_error_of_the_server_is_carried_over_and_not_asked_again(make, monkey
         make("no/ne").predict({"text": ["a"]})
 
 
-def test_a_request_that_takes_too_long(make):
+def test_request_over_its_timeout_raises_deadline_exceeded(make):
     tiny_client = make(timeout=60)
     tiny_client.predict({"text": ["a"]})
     tiny_client.timeout = 0.05
@@ -149,7 +149,7 @@ def waits(monkeypatch):
     return waits
 
 
-def test_what_is_unavailable_is_asked_again(waits):
+def test_unavailable_server_is_retried(waits):
     with Told(METADATA, BUSY, BUSY, BUSY, ANSWER) as told:
         found = RestClient("tiny", told.url).predict({"text": ["house"]})
         assert found == {"translation": ["Haus"]}
@@ -157,7 +157,7 @@ def test_what_is_unavailable_is_asked_again(waits):
     assert waits == [0.2, 0.4, 0.8]
 
 
-def test_what_stays_unavailable_is_the_answer(waits):
+def test_unavailable_is_raised_after_the_last_retry(waits):
     with Told(METADATA, BUSY) as told, pytest.raises(RequestError) as error:
         RestClient("tiny", told.url, retries=2).predict({"text": ["house"]})
     assert (error.value.code, error.value.message) == ("UNAVAILABLE", "the queue is full")
@@ -169,7 +169,7 @@ def test_what_stays_unavailable_is_the_answer(waits):
     [(400, "INVALID_ARGUMENT"), (404, "NOT_FOUND"), (429, "RESOURCE_EXHAUSTED"), (500, "UNKNOWN"),
      (501, "UNIMPLEMENTED"), (504, "DEADLINE_EXCEEDED")],
 )  # fmt: skip
-def test_any_other_error_is_asked_once(status, code, waits):
+def test_any_other_error_is_not_retried(status, code, waits):
     with Told(METADATA, (status, {"error": "no"})) as told, pytest.raises(RequestError) as error:
         RestClient("tiny", told.url).predict({"text": ["house"]})
     assert (error.value.code, error.value.message) == (code, "no")
@@ -187,7 +187,7 @@ def test_any_other_error_is_asked_once(status, code, waits):
         ((400, {"detail": "x"}), "INVALID_ARGUMENT: HTTP 400: "),
     ],
 )
-def test_an_answer_that_no_server_of_models_gives(answer, match, waits):
+def test_malformed_answer_raises_request_error(answer, match, waits):
     with Told(METADATA, answer) as told, pytest.raises(RequestError, match=match):
         RestClient("tiny", told.url).predict({"text": ["house"]})
     with Told(answer) as told, pytest.raises(RequestError):
@@ -201,7 +201,7 @@ def free_port():
         return taken.getsockname()[1]
 
 
-def test_nobody_listens(waits):
+def test_closed_port_raises_unavailable_after_the_retries(waits):
     port = free_port()
     with pytest.raises(RequestError, match="UNAVAILABLE: .*refused"):
         RestClient("tiny", f"http://127.0.0.1:{port}", retries=2).predict({"text": ["a"]})

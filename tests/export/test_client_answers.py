@@ -29,13 +29,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("outputs", "why"), WRONG)
-def test_what_is_no_translation_by_rest(outputs, why, monkeypatch, capfdbinary):
+def test_wrong_rest_answer_gives_one_line_error(outputs, why, monkeypatch, capfdbinary):
     with Told(METADATA, (200, {"outputs": outputs})) as told:
         found = command(monkeypatch, capfdbinary, b"x\ny\n", "--url", told.url)
     assert found == (1, b"", [f"python -m export.client: error: UNKNOWN: {why}"])
 
 
-def test_json_that_is_too_deep_or_too_large_a_number(monkeypatch, capfdbinary):
+def test_deep_json_or_huge_number_gives_one_line_error(monkeypatch, capfdbinary):
     deep, digits = b"[" * 100_000, b"1" * 5_000
     for answers in (
         [METADATA, (200, b'{"outputs": ' + deep)],
@@ -60,7 +60,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("signatures", DAMAGED)
-def test_metadata_that_is_damaged(signatures):
+def test_damaged_metadata_raises_request_error(signatures):
     with Told((200, {"metadata": {"signature_def": {"signature_def": signatures}}})) as told:
         with pytest.raises(RequestError, match="UNKNOWN: the metadata of the model is damaged"):
             RestClient("tiny", told.url).predict({"text": ["house"]})
@@ -81,7 +81,7 @@ UNFIT = [
 ]  # fmt: skip
 
 
-def test_outputs_are_those_that_the_model_declares_by_rest():
+def test_rest_outputs_must_match_the_declared_signature():
     outputs = {
         name: {
             "dtype": kind,
@@ -120,7 +120,7 @@ def tensor(*sizes, kind="DT_STRING", **values):
     return proto
 
 
-def test_what_is_no_translation_by_grpc():
+def test_wrong_grpc_answer_raises_request_error():
     one, two = [b"a"], [b"a", b"b"]
     assert asked_by_grpc(predicted(translation=tensor(2, string_val=two))) == ["a", "b"]
     for answer, why in (
@@ -146,7 +146,7 @@ def test_what_is_no_translation_by_grpc():
         assert error.value.code == "UNKNOWN" and why in error.value.message, error.value
 
 
-def test_outputs_are_those_that_the_model_declares_by_grpc():
+def test_grpc_outputs_must_match_the_declared_signature():
     signatures = get_model_metadata_pb2.SignatureDefMap()
     declared = signatures.signature_def["serving_default"].outputs["translation"]
     declared.dtype = types_pb2.DT_STRING
@@ -162,7 +162,7 @@ def test_outputs_are_those_that_the_model_declares_by_grpc():
             asked_by_grpc(predicted(translation=["a", "b"]), described(signatures))
 
 
-def test_a_later_answer_that_is_wrong_leaves_what_was_translated(monkeypatch, capfdbinary):
+def test_translations_before_a_wrong_answer_are_still_printed(monkeypatch, capfdbinary):
     answers = [(200, {"outputs": {"translation": [word]}}) for word in ("Haus", "See", "\udfff")]
     with Told(METADATA, *answers) as told:
         where = ["--url", told.url, "--batch-size", "1"]
@@ -176,7 +176,7 @@ ONE = {"signature_def": {"serving_default": {"outputs": {"translation": ONE}}}}
 
 
 @pytest.mark.parametrize("outputs", [["Haus"], {"translation": ["Haus"]}])
-def test_the_only_output_comes_with_or_without_its_name(outputs):
+def test_single_output_is_accepted_with_or_without_its_name(outputs):
     """A server leaves the name out."""
     metadata = (200, {"metadata": {"signature_def": ONE}})
     with Told(metadata, (200, {"outputs": outputs})) as told:

@@ -26,7 +26,7 @@ LINES = b"a house\r\n\n the lake \n\xff\xfe\n\nwith trees"
 
 
 @pytest.mark.slow
-def test_lines_in_are_lines_out(asked, url, translator_served):
+def test_each_input_line_gives_one_translated_line(asked, url, translator_served):
     texts = ["a house", "", " the lake ", "\ufffd\ufffd", "", "with trees"]
     expected = "".join(f"{line}\n" for line in translator_served.translate(texts)).encode()
     for where in (["--url", url], ["--grpc", f"127.0.0.1:{asked.server.port}"]):
@@ -36,7 +36,7 @@ def test_lines_in_are_lines_out(asked, url, translator_served):
     assert run("--model", "tiny", "--url", url).stdout == b""
 
 
-def test_a_translation_with_a_new_line_in_it_is_a_line():
+def test_newline_in_a_translation_is_replaced_by_a_space():
     with Told(METADATA, (200, {"outputs": {"translation": ["a\nb", "c\r\n", ""]}})) as told:
         done = run("--model", "tiny", "--url", told.url, input=b"x\ny\nz\n")
     assert (done.returncode, done.stdout) == (0, b"a b\nc \n\n")
@@ -62,7 +62,7 @@ def test_a_closed_pipe_is_no_error(url):
         (["--model", "x", "--url", "http://127.0.0.1:1", "--retries", "0"], 1, "UNAVAILABLE: "),
     ],
 )
-def test_a_mistake_is_one_line(arguments, code, match):
+def test_a_mistake_gives_one_line_error(arguments, code, match):
     done = run(*arguments, input=b"a\n")
     assert done.returncode == code and not done.stdout
     [line] = done.stderr.decode().splitlines()
@@ -77,7 +77,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_rest_needs_the_standard_library_alone(url, translator_served):
+def test_rest_client_needs_only_the_standard_library(url, translator_served):
     def blocked(*arguments):
         command = [sys.executable, "-c", BLOCKED, "--model", "tiny", *arguments]
         return subprocess.run(

@@ -39,7 +39,7 @@ def certificate(tmp_path_factory):
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 9, False),
     ],
 )
-def test_an_answer_that_drips_ends_with_the_time_of_the_whole_request(answer, tls, certificate):
+def test_dripping_answer_ends_at_the_timeout_of_the_whole_request(answer, tls, certificate):
     """Each byte arrives in time, so a socket's own timeout would never end it."""
     options = {"ca": str(certificate.file)} if tls else {}
     with Raw(METADATA, answer, pause=0.1, certificate=tls and certificate) as raw:
@@ -49,7 +49,7 @@ def test_an_answer_that_drips_ends_with_the_time_of_the_whole_request(answer, tl
         assert time.monotonic() - start < len(answer) * 0.1
 
 
-def test_a_request_that_is_not_read_ends_too(certificate):
+def test_request_that_the_server_does_not_read_times_out(certificate):
     """The request fills the buffers of both sides, and the server reads none of it."""
     with Raw(METADATA, pause=60) as raw, pytest.raises(RequestError, match=LATE):
         asking = RestClient("tiny", raw.url, retries=0, timeout=0.3)
@@ -59,7 +59,7 @@ def test_a_request_that_is_not_read_ends_too(certificate):
 
 
 @pytest.mark.parametrize("headers", ["", "Content-Length: 20000000\r\n", "Content-Length: %d\r\n"])
-def test_an_answer_has_a_greatest_size(headers, monkeypatch):
+def test_rest_answer_over_the_maximum_size_is_refused(headers, monkeypatch):
     monkeypatch.setattr(transport, "MIN_ROOM", 2**16)
     monkeypatch.setattr(transport, "ROOM_OF_A_BYTE", 4)
     headers = headers.replace("%d", str(10**15))
@@ -70,7 +70,7 @@ def test_an_answer_has_a_greatest_size(headers, monkeypatch):
                 ask(raw)
 
 
-def test_an_answer_by_grpc_has_a_greatest_size(monkeypatch):
+def test_grpc_answer_over_the_maximum_size_is_refused(monkeypatch):
     answer = predicted(translation=["x" * 5 * 2**20])  # gRPC's own limit is 4 MiB
     for maximum, found in ((6 * 2**20, 5 * 2**20), (2**20, None)):
         monkeypatch.setattr(transport, "MAX_BYTES_BY_GRPC", maximum)
@@ -101,7 +101,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_answer_is_one_line(name, monkeypatch, capfdbinary):
+def test_broken_answer_gives_one_line_error(name, monkeypatch, capfdbinary):
     answer, why = BROKEN[name]
     with Raw(METADATA, GOOD, answer) as raw:
         where = ["--url", raw.url, "--batch-size", "1"]
@@ -111,7 +111,7 @@ def test_what_is_no_answer_is_one_line(name, monkeypatch, capfdbinary):
     assert re.search(why, lines[0]), lines[0]
 
 
-def test_a_reset_connection_is_one_line(monkeypatch, capfdbinary):
+def test_reset_connection_gives_one_line_error(monkeypatch, capfdbinary):
     with Raw(METADATA, GOOD, GOOD[:9], reset=True) as raw:
         where = ["--url", raw.url, "--batch-size", "1"]
         code, output, lines = command(monkeypatch, capfdbinary, b"x\ny\n", *where)
@@ -119,7 +119,7 @@ def test_a_reset_connection_is_one_line(monkeypatch, capfdbinary):
 
 
 @pytest.mark.slow
-def test_a_damaged_answer_is_an_answer_or_one_error():
+def test_damaged_answer_is_read_or_raises_request_error():
     rng, answers = random.Random(7), 0
     for _ in range(300):
         at, size = rng.randrange(len(GOOD)), rng.randrange(1, 9)
@@ -137,7 +137,7 @@ TERMINAL = (
 )
 
 
-def test_what_a_server_says_moves_no_cursor(monkeypatch, capfdbinary):
+def test_server_error_text_is_printed_without_control_characters(monkeypatch, capfdbinary):
     with Told(TOLD_METADATA, (400, {"error": TERMINAL + "y" * 10_000})) as told:
         code, _, [line] = command(monkeypatch, capfdbinary, b"x\n", "--url", told.url)
     said = line.removeprefix("python -m export.client: error: INVALID_ARGUMENT: ")
@@ -149,7 +149,7 @@ def test_what_a_server_says_moves_no_cursor(monkeypatch, capfdbinary):
     assert code == 1 and line.endswith("INTERNAL: ared 2J breversed z")
 
 
-def test_a_token_is_hidden_whatever_stands_between_its_letters(certificate):
+def test_token_is_hidden_in_errors_despite_control_characters(certificate):
     for said in ("who is s3cr3t?", "who is s3\u200bcr\x003t?", "who is s3\x1b[0mcr3t?"):
         with Told((401, {"error": said}), certificate=certificate) as told:
             with pytest.raises(RequestError, match=r"who is \[token\]\?$"):
@@ -166,14 +166,14 @@ NO_ADDRESS = [
 
 
 @pytest.mark.parametrize(("option", "value"), NO_ADDRESS)
-def test_where_no_server_can_be_is_wrong_usage(option, value, monkeypatch, capfdbinary):
+def test_invalid_server_address_is_wrong_usage(option, value, monkeypatch, capfdbinary):
     code, output, lines = command(monkeypatch, capfdbinary, b"x\n", f"{option}={value}")
     name = {"--url": "url", "--grpc": "address"}[option]
     assert (code, output, len(lines)) == (2, b"", 1), lines
     assert f"error: {name} must be " in lines[0] and len(lines[0]) < 400 and lines[0].isprintable()
 
 
-def test_where_a_server_can_be_is_taken():
+def test_valid_server_addresses_are_accepted():
     urls = {"http://h": "http://h", "https://bücher.example:8501/": "https://bücher.example:8501",
             "http://[::1]:8501": "http://[::1]:8501", "http://h/mt/": "http://h/mt"}  # fmt: skip
     assert {url: transport.check_url(url) for url in urls} == urls

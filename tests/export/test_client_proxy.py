@@ -33,19 +33,19 @@ def proxy(monkeypatch):
         *[(host, False) for host in ("notlocalhost", "::ffff:1.2.3.4", "a:b", "127.0.0.1.example")],
     ],
 )
-def test_what_is_this_machine(host, expected):
+def test_loopback_hosts_are_recognised(host, expected):
     assert transport.is_loopback(host) is expected
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1"])
-def test_rest_asks_this_machine_directly(proxy, host):
+def test_rest_client_bypasses_the_proxy_for_loopback(proxy, host):
     with Told(METADATA, ANSWER) as told:
         asking = RestClient("tiny", told.url.replace("127.0.0.1", host), retries=0)
         assert list(asking.translate(["house"])) == ["Haus"]
     assert len(told.asked) == 2 and proxy.asked == []
 
 
-def test_rest_asks_another_machine_through_the_proxy(proxy):
+def test_rest_client_uses_the_proxy_for_other_hosts(proxy):
     asking = RestClient("tiny", "http://mt.example:8501", retries=0)
     assert list(asking.translate(["house"])) == ["Haus"]
     assert proxy.asked == [
@@ -54,7 +54,7 @@ def test_rest_asks_another_machine_through_the_proxy(proxy):
 
 
 @pytest.mark.parametrize("form", ["{}", "ipv4:{}", "dns:{}", "dns:///{}"])
-def test_grpc_asks_this_machine_directly(proxy, form):
+def test_grpc_client_bypasses_the_proxy_for_loopback(proxy, form):
     answer = predicted(translation=np.array([b"Haus"], object))
     with raw_grpc(answer) as address:
         asking = GrpcClient("tiny", form.format(address), retries=0)
@@ -76,7 +76,7 @@ def test_grpc_asks_this_machine_directly(proxy, form):
         *[(address, False) for address in ("unix:/tmp/x", "xds:///localhost.example", "[")],
     ],
 )
-def test_the_proxy_of_a_grpc_address(address, direct):
+def test_grpc_channel_disables_the_proxy_only_for_loopback(address, direct):
     options = dict(transport.channel_options(address))
     assert options.get("grpc.enable_http_proxy") == (0 if direct else None)
     assert options["grpc.max_receive_message_length"] == transport.MAX_BYTES_BY_GRPC

@@ -41,7 +41,7 @@ def waits(monkeypatch):
     return waits
 
 
-def test_rest_over_tls_with_a_token_again_and_again(certificate, waits):
+def test_rest_client_sends_its_token_on_every_retry_over_tls(certificate, waits):
     with Told(METADATA, BUSY, BUSY, ANSWER, certificate=certificate) as told:
         asking = RestClient("tiny", told.url, ca=str(certificate.file), token=TOKEN)
         assert asking.predict(TEXT) == HAUS
@@ -52,7 +52,7 @@ def test_rest_over_tls_with_a_token_again_and_again(certificate, waits):
     assert len(waits) == 2
 
 
-def test_grpc_over_tls_with_a_token_again_and_again(certificate, waits):
+def test_grpc_client_sends_its_token_on_every_retry_over_tls(certificate, waits):
     secured = Secured(TOKEN, unavailable=2)
     with grpc_server(certificate, secured) as address:
         asking = GrpcClient("tiny", address, ca=str(certificate.file), token=TOKEN)
@@ -62,7 +62,7 @@ def test_grpc_over_tls_with_a_token_again_and_again(certificate, waits):
     assert len(waits) == 2
 
 
-def test_a_refused_token_is_asked_once_and_no_error_says_it(certificate, waits):
+def test_refused_token_is_not_retried_and_not_in_the_error(certificate, waits):
     wrong, refused = "wr0ng", {"error": "invalid token: wr0ng"}
     options = {"ca": str(certificate.file), "token": wrong}
     with Told((401, refused), certificate=certificate) as told:
@@ -84,7 +84,7 @@ def test_a_refused_token_is_asked_once_and_no_error_says_it(certificate, waits):
     assert not waits
 
 
-def test_a_certificate_that_is_not_trusted_gets_nothing(certificate, other, waits):
+def test_server_with_an_untrusted_certificate_receives_nothing(certificate, other, waits):
     """By another authority, for another machine, or checked against the system's authorities."""
     for served, trusted in ((certificate, other.file), (other, other.file), (certificate, None)):
         options = {"ca": trusted and str(trusted), "token": TOKEN}
@@ -102,7 +102,7 @@ def test_a_certificate_that_is_not_trusted_gets_nothing(certificate, other, wait
     assert not waits
 
 
-def test_another_server_that_one_is_sent_to_gets_no_token(certificate):
+def test_redirect_to_another_server_sends_no_token(certificate):
     with Told(METADATA, certificate=certificate) as elsewhere:
         sent = (302, f"{elsewhere.url}/v1/models/tiny/metadata")
         with Told(sent, ANSWER, certificate=certificate) as told:
@@ -116,7 +116,7 @@ def test_another_server_that_one_is_sent_to_gets_no_token(certificate):
     ("kind", "where"),
     [(RestClient, "http://127.0.0.1:8501"), (GrpcClient, "127.0.0.1:8500")],
 )
-def test_what_needs_tls_is_refused_without_it(kind, where, certificate):
+def test_token_and_ca_are_refused_without_tls(kind, where, certificate):
     with pytest.raises(ValueError, match="^token needs https:// or grpcs://, got '") as error:
         kind("tiny", where, token=TOKEN)
     assert TOKEN not in str(error.value)
@@ -125,7 +125,7 @@ def test_what_needs_tls_is_refused_without_it(kind, where, certificate):
 
 
 @pytest.mark.parametrize("kind", [RestClient, GrpcClient])
-def test_a_file_that_is_no_authority(kind, tmp_path):
+def test_ca_that_is_no_certificate_file_is_refused(kind, tmp_path):
     where = {RestClient: "https://127.0.0.1:1", GrpcClient: "grpcs://127.0.0.1:1"}[kind]
     (tmp_path / "text").write_text("no certificate")
     for ca in (str(tmp_path / "text"), str(tmp_path / "none"), ""):
@@ -134,13 +134,13 @@ def test_a_file_that_is_no_authority(kind, tmp_path):
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a\r\nX-Other: b", "ü"])
-def test_a_token_that_cannot_stand_in_a_header(token):
+def test_token_that_is_not_visible_ascii_is_refused(token):
     with pytest.raises(ValueError, match="token must be visible ASCII characters") as error:
         RestClient("tiny", "https://127.0.0.1:1", token=token)
     assert not token or token not in str(error.value)
 
 
-def test_a_password_in_an_address_is_refused_and_not_said():
+def test_password_in_a_url_is_refused_and_not_shown():
     with pytest.raises(ValueError, match="url must be without a user and a password") as error:
         RestClient("tiny", f"https://me:{TOKEN}@127.0.0.1:1")
     assert TOKEN not in str(error.value)
@@ -160,7 +160,7 @@ def run(*arguments, **environment):
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-def test_the_command_by_rest(certificate, tmp_path):
+def test_command_reads_its_token_and_hides_it_in_errors(certificate, tmp_path):
     (tmp_path / "token").write_text(TOKEN + "\n")
     with Told(METADATA, ANSWER, certificate=certificate) as told:
         where = ["--url", told.url, "--ca", certificate.file]
@@ -183,7 +183,7 @@ def test_the_command_by_rest(certificate, tmp_path):
         (["--token", TOKEN], "unrecognized arguments: --token"),
     ],
 )
-def test_a_mistake_is_one_line(arguments, match, monkeypatch, capsys):
+def test_a_mistake_gives_one_line_error(arguments, match, monkeypatch, capsys):
     monkeypatch.setenv("MT_TOKEN", TOKEN)
     try:
         code = client.main(["--model", "tiny", *arguments])

@@ -36,7 +36,7 @@ def health(check, port):
     return subprocess.run(command, capture_output=True, timeout=SECONDS).returncode
 
 
-def test_the_health_check_tells_a_served_model_from_others(written, asked):
+def test_health_check_passes_only_for_the_served_model(written, asked):
     check = service(written)["healthcheck"]
     assert health(check, asked.server.rest_port) == 0
     other = {"test": [part.replace("/models/tiny", "/models/no") for part in check["test"]]}
@@ -44,7 +44,7 @@ def test_the_health_check_tells_a_served_model_from_others(written, asked):
     assert health(check, 1) != 0
 
 
-def test_the_health_check_waits_for_a_version_that_is_loading(written):
+def test_health_check_fails_while_the_version_is_loading(written):
     """The answer of a server whose only version is still loading."""
     import threading
     from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -70,7 +70,7 @@ def test_the_health_check_waits_for_a_version_that_is_loading(written):
         server.shutdown()
 
 
-def test_limits_are_those_of_the_report(written, report):
+def test_limits_are_computed_from_the_report(written, report):
     limits = service(written)["deploy"]["resources"]["limits"]
     known = report["deployment"]
     peak, caches = known["memory"]["peak_bytes"], known["limits"]["largest_request_bytes"]
@@ -85,7 +85,7 @@ def test_limits_are_those_of_the_report(written, report):
     assert f"the peak of {peak / 2**20:,.0f} MiB" in page
 
 
-def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report):
+def test_memory_limit_too_small_for_the_next_version_is_reported(written, report):
     known = report["deployment"]
     assert write_deployment(written, report) == []
     grown = {**known, "memory": {"peak_bytes": 2**33}}

@@ -46,7 +46,7 @@ def signatures(served_model):
     return read_graph(served_model / "1").signatures
 
 
-def test_the_table_of_inputs_is_that_of_the_signatures(signatures):
+def test_table_of_inputs_equals_the_signatures(signatures):
     letters = {"[]": 0, "[B]": 1, "[B, S]": 2}
     table, defaults = {}, {}
     for names, name, dtype, shape, default in rows("Signatures and inputs"):
@@ -91,14 +91,14 @@ def test_every_json_body_is_answered_and_names_all_inputs(asked, signatures):
     assert not [key for parts in signatures.values() for key in parts.outputs if "_bytes" in key]
 
 
-def test_b64_is_the_bytes_of_the_same_text(asked):
+def test_b64_text_gives_the_same_answer_as_plain_text(asked):
     [encoded] = re.findall(r'`(\{"b64": .*?\})`', PAGE)
     plain = asked.ask(PREDICT, {"instances": ["A man walks."]})
     assert asked.ask(PREDICT, {"instances": [json.loads(encoded)]}) == plain
     assert plain[0] == 200
 
 
-def test_ports_paths_and_methods(asked):
+def test_ports_paths_and_methods_match_the_code(asked):
     ports = dict(re.findall(r"\| (gRPC|REST) \| (\d+) \|", section("Where")))
     assert (
         ", ".join(
@@ -130,7 +130,7 @@ def imported(descriptor):
     return {descriptor.name}.union(*(imported(file) for file in descriptor.dependencies))
 
 
-def test_names_of_protocol_buffers():
+def test_protocol_buffer_names_exist():
     text = section("Protocol buffers")
     files = re.findall(r"(?m)^tensorflow\S*\.proto$", text)
     assert files and set(files) <= imported(prediction_service_pb2.DESCRIPTOR)
@@ -150,7 +150,7 @@ def test_names_of_protocol_buffers():
         assert not options.go_package and not options.java_package
 
 
-def test_the_line_of_grpcurl_is_a_request_that_is_answered(asked):
+def test_grpcurl_example_is_answered(asked):
     [line] = fences("sh")
     proto = re.search(r"-proto (\S+)", line)[1]
     assert proto == prediction_service_pb2.DESCRIPTOR.name
@@ -161,7 +161,7 @@ def test_the_line_of_grpcurl_is_a_request_that_is_answered(asked):
     assert asked.predict(request)["translations"].shape == (1, 2)
 
 
-def test_the_programs_send_a_body_of_the_page():
+def test_example_programs_send_the_documented_body():
     for language in ("go", "java", "js"):
         [program] = fences(language)
         [body] = re.findall(r'\{"instances.*?\]\}', program.replace('\\"', '"'))
@@ -173,7 +173,7 @@ def test_the_programs_send_a_body_of_the_page():
 # The status codes.
 
 
-def test_codes_are_those_of_the_routes_and_of_the_client():
+def test_error_codes_match_the_routes_and_the_client():
     for what, code, status, _ in rows("Errors"):
         assert not code or code in grpc.StatusCode.__members__
         HTTPStatus(int(status))
@@ -202,7 +202,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("what", MISTAKES)
-def test_a_mistake_has_the_code_of_its_row(what, asked):
+def test_mistake_gets_its_documented_code(what, asked):
     [(code, status)] = [row[1:3] for row in rows("Errors") if row[0] == what]
     request, path, body = MISTAKES[what]
     assert asked.ask(path, body)[0] == int(status)
@@ -212,7 +212,7 @@ def test_a_mistake_has_the_code_of_its_row(what, asked):
         assert error.value.code().name == code
 
 
-def test_a_label_that_there_is_not(asked):
+def test_unknown_label_gets_its_documented_code(asked):
     [(code, status)] = [row[1:3] for row in rows("Errors") if row[0] == "no such label"]
     assert asked.ask("/v1/models/tiny/labels/none:predict", {"instances": ["a"]})[0] == int(status)
     request = make_request("tiny", ["a"])

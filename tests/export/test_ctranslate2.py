@@ -104,7 +104,7 @@ def exported(request, tokenizers, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_token_has_the_models_probability(exported):
+def test_token_log_probabilities_equal_the_model(exported):
     random = np.random.default_rng(2)
     sources = exported.sentences(7)
     size = len(exported.target_pieces)
@@ -125,7 +125,7 @@ def test_every_token_has_the_models_probability(exported):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("beam_width", [1, 4])
-def test_translations_are_those_of_the_plain_search(exported, beam_width):
+def test_translations_equal_the_plain_search(exported, beam_width):
     sentences = exported.sentences(11)
     for ids, found in zip(
         sentences, exported.translate(sentences, beam_size=beam_width), strict=True
@@ -168,7 +168,7 @@ def test_an_empty_source_is_an_empty_translation_with_score_0(exported):
 
 
 @pytest.mark.slow
-def test_pieces_and_ids_are_those_of_the_tokenizer(exported):
+def test_pieces_and_ids_equal_the_tokenizer(exported):
     texts = [*SOURCES[:5], "Grüße, 你好 🎉", "  two  spaces ", "</s> <pad>", ""]
     source = sentencepiece.SentencePieceProcessor(str(exported.directory / "source.model"))
     target_model = exported.directory / "target.model"
@@ -189,7 +189,7 @@ def test_pieces_and_ids_are_those_of_the_tokenizer(exported):
 
 
 @pytest.mark.slow
-def test_the_folder_holds_what_it_says(exported):
+def test_folder_has_the_expected_files_and_model_size(exported):
     names = {path.name for path in exported.directory.iterdir()}
     if exported.tokenizer.is_shared:
         assert names == {"config.json", "model.bin", "shared_vocabulary.json", "source.model"}
@@ -219,7 +219,7 @@ def test_the_folder_holds_what_it_says(exported):
         ({"normalization": "rms"}, "layer_norm must be .* got RMSNorm"),
     ],
 )
-def test_what_it_cannot_express_is_named(tokenizers, tmp_path, changes, message):
+def test_error_names_an_unsupported_model_option(tokenizers, tmp_path, changes, message):
     model = random_model(tokenizers[False], **changes)
     tfformer.save(tmp_path / "run", model, tokenizers[False])
     with pytest.raises(ValueError, match=message):

@@ -38,7 +38,7 @@ def run(tokenizers, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_scores_that_leave_ties_to_rounding_are_warned_of(run, tokenizers, tmp_path, capsys):
+def test_sentencepiece_scores_prone_to_ties_give_a_warning(run, tokenizers, tmp_path, capsys):
     assert command.main([str(run), str(tmp_path / "exact")]) == 0
     assert "warning" not in capsys.readouterr().out
     content = ModelProto.FromString(tokenizers[1].source.content)
@@ -51,7 +51,7 @@ def test_scores_that_leave_ties_to_rounding_are_warned_of(run, tokenizers, tmp_p
 
 
 @pytest.mark.slow
-def test_layer_norm_has_our_epsilon(tokenizers, tmp_path):
+def test_model_agrees_only_with_its_own_layer_norm_epsilon(tokenizers, tmp_path):
     """For embeddings of variance 1e-6, CTranslate2's own epsilon of 1e-5 gives other results."""
     model = random_model(tokenizers[1], norm="pre", positions="learned", max_positions=19)
     for weight in model.weights:
@@ -69,7 +69,7 @@ def test_layer_norm_has_our_epsilon(tokenizers, tmp_path):
         assert (difference < 1e-4) == agree
 
 
-def test_sinusoids_reach_the_runs_limits(tokenizers, tmp_path):
+def test_sinusoids_cover_max_source_length(tokenizers, tmp_path):
     tfformer.save(
         tmp_path / "run",
         random_model(tokenizers[0], num_encoder_layers=1, num_decoder_layers=1),
@@ -84,11 +84,11 @@ def test_sinusoids_reach_the_runs_limits(tokenizers, tmp_path):
         translator.translate_batch([["▁word"] * 1031], **options)
 
 
-def test_every_activation_has_a_name_there():
+def test_every_activation_has_a_ctranslate2_name():
     assert set(spec.ACTIVATIONS) == set(ACTIVATIONS)
 
 
-def test_a_layer_that_has_no_specification_there_is_named(tokenizers):
+def test_error_names_an_unsupported_layer_class(tokenizers):
     class Other(FeedForward):
         pass
 
@@ -106,7 +106,7 @@ def test_a_layer_that_has_no_specification_there_is_named(tokenizers):
         specification(model, tokenizers[1], 19)
 
 
-def test_special_pieces_of_two_names_are_refused(tokenizers):
+def test_different_special_pieces_of_source_and_target_are_refused(tokenizers):
     model = random_model(tokenizers[1], **CASES["learned"])
     other = ModelProto.FromString(tokenizers[1].target_model)
     other.pieces[EOS].piece = other.trainer_spec.eos_piece = "<e/>"
@@ -116,7 +116,7 @@ def test_special_pieces_of_two_names_are_refused(tokenizers):
 
 
 @pytest.mark.slow
-def test_tables_of_pieces_are_exported_as_they_are(tmp_path):
+def test_piece_tables_are_exported_unchanged(tmp_path):
     tokenizer = Tokenizer(learn_table([SOURCES], 60), learn_table([TARGETS], 50))
     model = random_model(tokenizer, num_encoder_layers=1, num_decoder_layers=1)
     # Fixed weights, with which a translation has words, whatever was drawn before.
@@ -148,7 +148,7 @@ def failed(capsys):
     return last.removeprefix(start)
 
 
-def test_bad_arguments_are_one_line(run, tmp_path, capsys):
+def test_bad_arguments_give_one_line_error(run, tmp_path, capsys):
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to("nowhere")
@@ -165,14 +165,14 @@ def test_bad_arguments_are_one_line(run, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "link"]
 
 
-def test_without_ctranslate2_it_says_what_to_install(run, tmp_path, monkeypatch, capsys):
+def test_error_without_ctranslate2_gives_the_install_command(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     assert command.main([str(run), str(tmp_path / "out")]) == 1
     assert failed(capsys).startswith("ctranslate2 is needed: pip install 'ctranslate2>=4.8'")
     assert not os.listdir(tmp_path)
 
 
-def test_what_does_not_agree_is_not_published(run, tmp_path, monkeypatch, capsys):
+def test_export_that_differs_from_the_model_is_not_published(run, tmp_path, monkeypatch, capsys):
     for difference in (0.25, np.nan):
         monkeypatch.setattr(command, "largest_difference", lambda *_, d=difference: d)
         assert command.main([str(run), str(tmp_path / "out")]) == 1
@@ -188,7 +188,7 @@ def test_what_does_not_agree_is_not_published(run, tmp_path, monkeypatch, capsys
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_a_failed_write_is_one_line_and_leaves_nothing(
+def test_failed_write_gives_one_line_error_and_leaves_no_files(
     error, code, message, run, tmp_path, monkeypatch, capsys
 ):
     def fail(spec, tokenizer, directory):

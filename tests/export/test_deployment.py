@@ -55,14 +55,14 @@ def batched(config, batching):
         batched.close()
 
 
-def test_it_is_all_there_and_nothing_is_left_open(deployed):
+def test_all_files_are_written_without_placeholders_left(deployed):
     files = {path.name for path in deployed.iterdir()}
     assert files == NAMES | {"1", "1.report.json", "batching_parameters.txt"}
     for name in NAMES | {"batching_parameters.txt"}:
         assert not re.search("@[a-z_]+@", (deployed / name).read_text()), name
 
 
-def test_models_config_is_what_the_server_reads(deployed, config):
+def test_models_config_is_valid_with_its_commented_options(deployed, config):
     text = (deployed / "models.config").read_text()
     parsed = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
     [model] = parsed.model_config_list.config
@@ -84,7 +84,7 @@ def test_models_config_is_what_the_server_reads(deployed, config):
     assert dict(model.version_labels) == {"stable": 1, "canary": 2}
 
 
-def test_monitoring_config_enables_what_its_comment_names(deployed):
+def test_monitoring_config_enables_the_path_in_its_comment(deployed):
     comment, line = (deployed / "monitoring.config").read_text().splitlines()
     path = metrics.PATH
     assert path == "/monitoring/prometheus/metrics"
@@ -92,7 +92,7 @@ def test_monitoring_config_enables_what_its_comment_names(deployed):
     assert line == f'prometheus_config {{ enable: true, path: "{path}" }}'
 
 
-def test_docker_compose_names_the_files_that_are_there(deployed):
+def test_docker_compose_refers_to_existing_files(deployed):
     yaml = pytest.importorskip("yaml")
     [(name, service)] = yaml.safe_load((deployed / "docker-compose.yml").read_text())[
         "services"
@@ -127,7 +127,7 @@ def test_no_batch_has_more_rows_than_the_model_takes(tmp_path, report, limit, ro
     assert BatchingParameters.parse(text).max_batch_size == rows
 
 
-def test_what_the_user_changed_stays_and_the_page_is_renewed(tmp_path, report):
+def test_user_changes_are_kept_and_the_generated_page_is_rewritten(tmp_path, report):
     write_deployment(tmp_path, report, batching=True)
     mine = [path for path in tmp_path.iterdir() if path.name != "README.md"]
     assert len(mine) == len(NAMES)
@@ -145,7 +145,7 @@ def test_what_the_user_changed_stays_and_the_page_is_renewed(tmp_path, report):
         assert page.read_bytes() == own
 
 
-def test_a_server_with_xla_is_started_with_it_and_the_page_says_so(tmp_path, report):
+def test_xla_option_is_in_docker_compose_and_the_page(tmp_path, report):
     assert write_deployment(tmp_path, report, xla=True) == []
     assert "- --xla_cpu_compilation_enabled=true" in (tmp_path / "docker-compose.yml").read_text()
     page = (tmp_path / "README.md").read_text()
@@ -153,13 +153,13 @@ def test_a_server_with_xla_is_started_with_it_and_the_page_says_so(tmp_path, rep
 
 
 @pytest.mark.parametrize(("reference", "prefix"), [("2031-07-04", "2031-"), ("Ein Haus", "Ein")])
-def test_the_example_of_complete_leaves_something_to_write(tmp_path, report, reference, prefix):
+def test_prefix_example_is_the_beginning_of_the_reference(tmp_path, report, reference, prefix):
     known = {**report["deployment"], "sample_reference": reference}
     write_deployment(tmp_path, {**report, "deployment": known})
     assert f'"prefix": ["{prefix}"]' in (tmp_path / "README.md").read_text()
 
 
-def test_what_the_files_that_stay_do_not_fit_is_said(tmp_path, report):
+def test_kept_files_that_do_not_match_the_new_options_are_reported(tmp_path, report):
     known = report["deployment"]
     small = {**known, "limits": {**known["limits"], "max_batch_size": 7}}
     assert write_deployment(tmp_path, report) == []
@@ -174,7 +174,7 @@ def test_what_the_files_that_stay_do_not_fit_is_said(tmp_path, report):
         assert f"{file} must not have --enable_batching" in line
 
 
-def test_a_sample_text_stays_as_it_is(tmp_path, report):
+def test_sample_text_is_quoted_for_the_shell(tmp_path, report):
     text = 'it\'s @name@ and $HOME `x` "y"'
     changed = {**report, "deployment": {**report["deployment"], "sample": text}}
     write_deployment(tmp_path, changed)
@@ -216,7 +216,7 @@ def test_every_curl_line_of_a_page_without_batching_works(asked, report, tmp_pat
     assert (model.name, model.base_path) == ("tiny", str(base.resolve()))
 
 
-def test_the_lines_ask_what_validation_had(deployed, batched):
+def test_example_requests_use_the_validation_sample(deployed, batched):
     text, reference = tiny.sentences(5)[0], tiny.sentences(5, seed=11)[0]
     page = (deployed / "README.md").read_text()
     asked = [json.loads(shlex.split(line)[2]) for line in page.splitlines() if "curl -d" in line]
@@ -238,7 +238,7 @@ def test_the_client_line_of_the_page_works(deployed, batched):
     assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr
 
 
-def test_with_batching_there_is_what_can_be_batched(deployed):
+def test_batching_export_has_only_batchable_signatures(deployed):
     signatures = read_graph(deployed / "1").signatures
     assert set(signatures) == {
         "serving_default", "translate_document", "score", "complete", "align"
@@ -253,7 +253,7 @@ def test_with_batching_there_is_what_can_be_batched(deployed):
 # The numbers.
 
 
-def test_limits_and_sizes_of_the_report_are_those_of_the_model(deployed, report):
+def test_limits_and_sizes_in_the_report_match_the_model(deployed, report):
     known, version = report["deployment"], deployed / "1"
     limits = known["limits"]
     assert {name: limits[name] for name in LIMITS} == LIMITS
@@ -271,7 +271,7 @@ def test_limits_and_sizes_of_the_report_are_those_of_the_model(deployed, report)
     assert f"| checks passed | {len(report['checks'])} |" in page
 
 
-def test_the_limit_of_rows_is_the_one_that_is_served(batched):
+def test_batch_size_limit_is_enforced_when_served(batched):
     texts = ["a"] * 38
     status, _ = batched.ask("/v1/models/two.words-1:predict", {"instances": texts[:32]})
     assert status == 200

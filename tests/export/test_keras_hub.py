@@ -71,7 +71,7 @@ def test_a_preset_is_exported_verified_and_served(preset, tmp_path, monkeypatch)
 
 
 @pytest.mark.nightly
-def test_a_decoder_only_preset_writes_on(tmp_path, monkeypatch):
+def test_decoder_only_preset_is_exported_and_generates_the_same_text(tmp_path, monkeypatch):
     folder = saved(hub.CAUSAL["gemma"], tmp_path / "preset")
     prove_by_few(monkeypatch)
     chosen = (generator_service.serving_default, generator_service.beam_search)
@@ -110,7 +110,7 @@ DAMAGES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_preset_is_one_line_and_nothing_is_written(name, preset, tmp_path, capsys):
+def test_damaged_preset_gives_one_line_error_and_writes_nothing(name, preset, tmp_path, capsys):
     file, change, said = DAMAGES[name]
     folder = tmp_path / "preset"
     shutil.copytree(preset, folder)
@@ -118,7 +118,7 @@ def test_a_damaged_preset_is_one_line_and_nothing_is_written(name, preset, tmp_p
     refused(folder, tmp_path, capsys, said)
 
 
-def test_a_foreign_or_missing_preset_is_one_line(tmp_path, capsys):
+def test_foreign_or_missing_preset_gives_one_line_error(tmp_path, capsys):
     from keras_nlp import models
 
     empty = tmp_path / "empty"
@@ -140,7 +140,7 @@ def test_a_foreign_or_missing_preset_is_one_line(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_an_option_of_another_kind_is_one_line(preset, tmp_path, capsys):
+def test_option_of_another_model_kind_is_refused(preset, tmp_path, capsys):
     assert keras_hub.main([str(preset), str(tmp_path / "exported"), "--top-k", "5"]) == 1
     said = capsys.readouterr().err
     assert "for a T5Seq2SeqLM, options must be of" in said and "got 'top_k'" in said
@@ -157,7 +157,7 @@ def refused(preset, folder, capsys, said):
     assert not (folder / "exported").exists()
 
 
-def test_without_keras_nlp_it_says_what_to_install(tmp_path, capsys, monkeypatch):
+def test_error_without_keras_nlp_gives_the_install_command(tmp_path, capsys, monkeypatch):
     find = keras_hub.importlib.util.find_spec
     monkeypatch.setattr(
         keras_hub.importlib.util,
@@ -168,7 +168,7 @@ def test_without_keras_nlp_it_says_what_to_install(tmp_path, capsys, monkeypatch
 
 
 @pytest.mark.nightly
-def test_a_quantized_preset_says_what_it_is(tmp_path, capsys):
+def test_quantized_preset_is_refused(tmp_path, capsys):
     def quantized():
         model = hub.t5()
         model.backbone.quantize("int8")

@@ -47,7 +47,7 @@ def options(arguments):
     return dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
 
 
-def test_it_starts_what_compose_starts(pod, compose):
+def test_server_container_equals_the_compose_service(pod, compose):
     server = pod["containers"][0]
     assert server["image"] == compose["image"]
     ours, theirs = options(server["args"]), options(compose["command"])
@@ -59,7 +59,7 @@ def test_it_starts_what_compose_starts(pod, compose):
     assert {f"${{BIND:-127.0.0.1}}:{port}" for port in ports} == set(compose["ports"])
 
 
-def test_resources_are_those_of_compose(pod, compose):
+def test_resources_equal_those_of_compose(pod, compose):
     server = pod["containers"][0]
     limits = server["resources"]["limits"]
     allowed = compose["deploy"]["resources"]["limits"]
@@ -71,7 +71,7 @@ def test_resources_are_those_of_compose(pod, compose):
     assert allowed["memory"] == f"${{MEMORY:-{limits['memory'].removesuffix('Mi')}m}}"
 
 
-def test_paths_are_those_of_models_config(written, pod):
+def test_paths_match_models_config(written, pod):
     server = pod["containers"][0]
     [volume] = pod["volumes"]
     [mount] = server["volumeMounts"]
@@ -115,7 +115,7 @@ def test_grpc_is_open_to_labelled_pods_alone(manifest, pod):
     assert policy["policyTypes"] == ["Ingress"]
 
 
-def test_its_containers_run_without_rights(pod):
+def test_containers_run_without_privileges(pod):
     assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] > 0
     for container in pod["containers"]:
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
@@ -123,7 +123,7 @@ def test_its_containers_run_without_rights(pod):
     assert pod["automountServiceAccountToken"] is False
 
 
-def test_a_name_that_yaml_takes_for_something_else_stays_a_name(tmp_path, report):
+def test_name_that_looks_like_another_yaml_type_stays_a_string(tmp_path, report):
     for name in ("no", "null", "1e3"):
         (tmp_path / name).mkdir()
         write_deployment(tmp_path / name, report)
@@ -133,7 +133,7 @@ def test_a_name_that_yaml_takes_for_something_else_stays_a_name(tmp_path, report
             assert made["metadata"]["name"] == cluster_label(name)
 
 
-def test_names_agree(manifest, pod):
+def test_names_labels_and_ports_agree(manifest, pod):
     label = cluster_label("Two.words_1")
     assert label == "two-words-1"
     assert {found["metadata"]["name"] for found in manifest.values()} == {label}
@@ -153,11 +153,11 @@ def test_names_agree(manifest, pod):
 @pytest.mark.parametrize(
     "name", ["dates", "Two.words_1", "3x", "a" * 63 + "-b", "A.-_b-", "9-.", "7"]
 )
-def test_a_label_is_one_that_dns_takes(name):
+def test_cluster_label_is_a_valid_dns_label(name):
     assert DNS_LABEL.fullmatch(cluster_label(name)), cluster_label(name)
 
 
-def test_the_probes_tell_a_served_model_from_others(pod, asked):
+def test_probes_succeed_only_for_the_served_model(pod, asked):
     """Kubernetes takes 200 to 399 as success."""
     server = pod["containers"][0]
     probes = {kind: server[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")}

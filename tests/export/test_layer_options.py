@@ -54,12 +54,12 @@ def verified(run, out, *options):
     return json.loads((out / "1.report.json").read_text())["passed"]
 
 
-def test_it_is_exported_and_verified(run, tmp_path):
+def test_run_is_exported_and_verified(run, tmp_path):
     assert verified(run, tmp_path / "out")
 
 
 @pytest.mark.parametrize("run", list(MODELS)[:1], indirect=True)
-def test_xla_compiles_it(run, tmp_path):
+def test_xla_export_is_verified(run, tmp_path):
     assert verified(run, tmp_path / "out", "--xla")
 
 

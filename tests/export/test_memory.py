@@ -31,7 +31,7 @@ def test_the_largest_request_by_hand(translator_served):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows, beams", [(96, 4), (6, 64)])
-def test_no_request_takes_more_than_is_said(tmp_path, rows, beams):
+def test_no_request_needs_more_memory_than_stated(tmp_path, rows, beams):
     """In the server's own loader: the peak of the largest request minus that of a small one."""
     tokenizer = tiny.make_translator().tokenizer
     config = TransformerConfig.preset(

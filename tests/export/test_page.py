@@ -86,7 +86,7 @@ def logits(browser, switches="PLAIN"):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_logits_and_attention_are_those_of_the_library(name, browser, tokenizer, tmp_path):
+def test_logits_and_attention_equal_the_library(name, browser, tokenizer, tmp_path):
     model = random_model(tokenizer.source_vocabulary_size, **MODELS[name])
     tfformer.save(tmp_path / "run", model, tokenizer, search=SEARCH)
     opened(browser, tmp_path / "run", tmp_path / "page.html")
@@ -101,7 +101,7 @@ def test_logits_and_attention_are_those_of_the_library(name, browser, tokenizer,
             np.testing.assert_allclose(seen, weights, rtol=0, atol=1e-5)
 
 
-def test_without_the_causal_mask_and_without_a_head(browser, tokenizer, tmp_path):
+def test_logits_without_causal_mask_or_a_head_equal_the_library(browser, tokenizer, tmp_path):
     model = random_model(tokenizer.source_vocabulary_size)
     tfformer.save(tmp_path / "run", model, tokenizer, search=SEARCH)
     opened(browser, tmp_path / "run", tmp_path / "page.html")
@@ -141,7 +141,7 @@ BEAM = """(texts, width) => texts.map(text => {
 })"""
 
 
-def test_translations_are_those_of_the_library(browser, tmp_path):
+def test_translations_equal_the_library(browser, tmp_path):
     translator = tiny.make_translator(**SEARCH)
     tfformer.save(tmp_path / "run", translator.model, translator.tokenizer, search=SEARCH)
     opened(browser, tmp_path / "run", tmp_path / "page.html")
@@ -154,7 +154,7 @@ def test_translations_are_those_of_the_library(browser, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
-def test_pieces_are_those_of_the_library(kind, browser, tmp_path):
+def test_pieces_equal_the_library(kind, browser, tmp_path):
     texts = [*tiny.sentences(97), "ein Straße, 中文 字符 naïve!", "café 100 don't"]
     tokenizer = Tokenizer.train(texts, vocabulary_size=401, kind=kind)
     model = random_model(tokenizer.source_vocabulary_size)
@@ -174,7 +174,7 @@ def test_pieces_are_those_of_the_library(kind, browser, tmp_path):
         assert text == tokenizer.decode(np.array([ids], "int32"))[0].numpy().decode()
 
 
-def test_a_tokenizer_may_have_no_rules_and_keep_repeated_spaces(browser, tokenizer, tmp_path):
+def test_tokenizer_without_normalization_rules_equals_the_library(browser, tokenizer, tmp_path):
     model = ModelProto.FromString(tokenizer.source.content)
     model.normalizer_spec.precompiled_charsmap = b""
     model.normalizer_spec.remove_extra_whitespaces = False
@@ -187,7 +187,7 @@ def test_a_tokenizer_may_have_no_rules_and_keep_repeated_spaces(browser, tokeniz
     assert found == other.encode_source(lines).to_list()
 
 
-def test_an_imported_run_has_two_tokenizers_and_unknown_pieces(browser, tmp_path):
+def test_imported_run_with_two_tokenizers_translates_as_the_library(browser, tmp_path):
     assert import_marian.main([str(DATA / "marian" / "separate"), str(tmp_path / "run")]) == 0
     opened(browser, tmp_path / "run", tmp_path / "page.html")
     translator = tfformer.load_translator(tmp_path / "run")
@@ -201,7 +201,7 @@ def test_an_imported_run_has_two_tokenizers_and_unknown_pieces(browser, tmp_path
     assert browser.run(f"({GREEDY})({json.dumps(lines)})") == expected
 
 
-def test_a_long_text_is_cut_as_the_library_cuts_it(shown, seen):
+def test_long_text_is_truncated_as_in_the_library(shown, seen):
     text = " ".join(tiny.WORDS * 3)
     found = shown.run(f"page.source.encode({json.dumps(text)}, 17)")
     expected = seen.tokenizer.encode_source([text]).to_list()[0]
@@ -232,7 +232,7 @@ DONE = "state.original?.ids.length && $('said').textContent === ''"
 CHIPS = "[...document.querySelectorAll('#{}Pieces .piece')].map(chip => chip.firstChild.data)"
 
 
-def test_a_text_is_translated_token_by_token(shown, seen):
+def test_text_is_translated_and_shown_with_its_pieces(shown, seen):
     assert shown.run("$('text').value") == EXAMPLES[0]
     shown.run("$('text').value = 'a little house'; $('form').requestSubmit()")
     shown.until(DONE)
@@ -249,7 +249,7 @@ def test_a_text_is_translated_token_by_token(shown, seen):
     assert shown.run("$('said').textContent") == "Write a text first."
 
 
-def test_a_head_and_the_mask_change_the_translation_until_they_are_undone(shown):
+def test_disabled_head_and_mask_change_the_translation_until_undone(shown):
     shown.until(DONE)
     original = shown.run("state.original.ids")
     shown.run("document.querySelector('[data-head=\"cross.0.1\"]').click()")
@@ -269,7 +269,7 @@ def test_a_head_and_the_mask_change_the_translation_until_they_are_undone(shown)
     assert shown.run("state.changed === null && $('causal').checked && state.off.size === 0")
 
 
-def test_the_last_of_several_quick_changes_counts(shown):
+def test_last_of_several_quick_changes_wins(shown):
     shown.until(DONE)
     click = "document.querySelector('[data-head=\"cross.0.1\"]').click()"
     shown.run(f"{click}; {click}")
@@ -283,7 +283,7 @@ def test_the_last_of_several_quick_changes_counts(shown):
     assert shown.run(f"state.ids.join() === {ids}.join() && !state.causal")
 
 
-def test_a_forced_token_stays_and_the_translation_goes_on_from_it(shown):
+def test_forced_token_stays_and_the_translation_continues_from_it(shown):
     shown.until(DONE)
     original = shown.run("state.original.ids")
     shown.run("document.querySelectorAll('#originalPieces button')[1].click()")
@@ -299,7 +299,7 @@ def test_a_forced_token_stays_and_the_translation_goes_on_from_it(shown):
     assert "no such piece" in shown.run("$('said').textContent")
 
 
-def test_a_beam_search_goes_step_by_step(shown, seen):
+def test_beam_search_is_shown_step_by_step(shown, seen):
     shown.until(DONE)
     shown.run("$('width').value = '3'; $('width').dispatchEvent(new Event('change'))")
     shown.run("$('step').click()")
@@ -322,7 +322,7 @@ def test_a_beam_search_goes_step_by_step(shown, seen):
     assert shown.run(cells) == []
 
 
-def test_it_speaks_two_languages(shown):
+def test_page_switches_between_english_and_chinese(shown):
     texts = "[...document.querySelectorAll('[data-word]')].map(one => one.textContent)"
     assert shown.run("document.documentElement.lang") == "en"
     english = shown.run(texts)
@@ -341,7 +341,7 @@ def test_it_speaks_two_languages(shown):
 
 
 @pytest.mark.parametrize("width", [375, 1000])
-def test_it_fits_a_phone_and_no_letter_is_small(shown, width):
+def test_page_fits_a_phone_and_fonts_are_at_least_12_pixels(shown, width):
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     shown._call("Emulation.setDeviceMetricsOverride", **size)
     shown.until(DONE)
@@ -354,7 +354,7 @@ def test_it_fits_a_phone_and_no_letter_is_small(shown, width):
     assert shown.run(f"{texts}.every(one => one.dir === 'auto')")
 
 
-def test_the_file_loads_nothing_and_data_cannot_end_the_script(seen, tmp_path):
+def test_page_loads_no_files_and_escapes_script_tags(seen, tmp_path):
     training = {"examples": ["</script><script>alert(1)</script>", 7]}
     run = tmp_path / "run"
     tfformer.save(run, seen.model, seen.tokenizer, search=SEARCH, training=training)
@@ -392,7 +392,7 @@ def refused(run, message, capsys, *options):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_option_that_the_page_does_not_support_is_named(name, run, capsys):
+def test_error_names_an_unsupported_model_option(name, run, capsys):
     path = run / "config.json"
     config = json.loads(path.read_text())
     config["model"] |= REFUSED[name]
@@ -417,7 +417,7 @@ def test_every_option_of_the_model_is_supported_or_refused():
 
 
 @pytest.mark.parametrize("option", [("no_repeat_ngram", 3), ("min_length", 2)])
-def test_a_search_option_that_the_page_does_not_support_is_named(option, run, capsys):
+def test_error_names_an_unsupported_search_option(option, run, capsys):
     path = run / "config.json"
     config = json.loads(path.read_text())
     config["search"][option[0]] = option[1]
@@ -442,7 +442,7 @@ def test_another_tokenizer_or_family_and_a_large_run_are_refused(run, seen, tmp_
     refused(folder / "run", "must be a run of the family", capsys)
 
 
-def test_a_file_that_cannot_be_written_takes_one_line(run, capsys):
+def test_unwritable_file_gives_one_line_error(run, capsys):
     for file, message in (
         (run.parent / "none" / "page.html", "FILE must be in a folder that exists"),
         (run, "FILE must be a file, got the folder"),

@@ -95,7 +95,7 @@ def post(page, body, kind="application/json", **headers):
     return answer.status, json.loads(answer.read())
 
 
-def test_it_tells_the_page_what_there_is_and_forwards_what_it_asks():
+def test_server_describes_the_model_and_forwards_requests():
     client = translator()
     with Playground(client) as page:
         url = f"http://127.0.0.1:{page.port}"
@@ -128,7 +128,7 @@ GOOD = json.dumps({"signature": "align", "inputs": {"source": ["a"], "target": [
         ('{"signature": "align", "inputs": {"text": ["wrong"]}}', {}, 502, "INVALID_ARGUMENT"),
     ],
 )
-def test_what_is_no_request_of_the_page_is_refused(body, options, status, message):
+def test_requests_that_the_page_never_sends_are_refused(body, options, status, message):
     with Playground(translator()) as page:
         found, answer = post(page, body, **options)
         assert found == status and message in answer["error"]
@@ -137,7 +137,7 @@ def test_what_is_no_request_of_the_page_is_refused(body, options, status, messag
             urllib.request.urlopen(f"http://127.0.0.1:{page.port}/etc/passwd")
 
 
-def test_the_page_runs_nothing_but_its_own_script():
+def test_headers_allow_only_the_script_of_the_page():
     with Playground(translator()) as page:
         for path in ("", "model"):
             with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/{path}") as answer:
@@ -171,7 +171,7 @@ def test_the_page_shows_texts_of_any_direction_and_scores_with_their_unit():
     assert set(json.loads(marks)) == set(SPECIAL) - {"<unk>"}
 
 
-def test_a_text_in_the_address_is_not_sent_by_itself(seen):
+def test_text_in_the_address_is_not_sent_automatically(seen):
     client = translator()
     with Playground(client) as page:
         seen.open(f"http://localhost:{page.port}/#one")
@@ -180,7 +180,7 @@ def test_a_text_in_the_address_is_not_sent_by_itself(seen):
         assert client.asked == []
 
 
-def test_a_value_of_the_server_is_no_style(seen):
+def test_server_values_cannot_inject_styles(seen):
     """Not even one that would end the colour and start an image."""
     bad = "0) url(http://mt.example/x"
     align = {**ANSWERS["align"], "attention": [[[bad, 0.25], [0.0, 1.0]]]}
@@ -192,7 +192,7 @@ def test_a_value_of_the_server_is_no_style(seen):
         assert seen.run(styles) and not any("url" in style for style in seen.run(styles))
 
 
-def test_a_translation_its_alternatives_and_what_words_attended_to(seen):
+def test_page_shows_translation_alternatives_and_attention(seen):
     client = translator()
     with Playground(client) as page:
         ask(seen, page, "one")
@@ -213,7 +213,7 @@ def test_a_translation_its_alternatives_and_what_words_attended_to(seen):
         assert client.asked[-1] == ("align", {"source": ["one"], "target": ["drei"]})
 
 
-def test_a_forced_beginning_other_options_documents_and_mistakes(seen):
+def test_page_handles_prefixes_options_documents_and_errors(seen):
     client = translator()
     with Playground(client) as page:
         seen.open(f"http://localhost:{page.port}/")
@@ -242,7 +242,7 @@ def test_a_forced_beginning_other_options_documents_and_mistakes(seen):
         assert "Eins. Zwei." in seen.run("document.querySelector('output').value")
 
 
-def test_layers_heads_and_the_steps_of_the_search(seen):
+def test_page_shows_attention_heads_and_search_steps(seen):
     client = translator(("explain", EXPLAINED))
     with Playground(client) as page:
         ask(seen, page, "one")
@@ -267,7 +267,7 @@ def test_layers_heads_and_the_steps_of_the_search(seen):
         ]  # fmt: skip
 
 
-def test_pieces_read_as_their_text(seen):
+def test_pieces_are_shown_as_text(seen):
     pieces = ["▁Zieh", "en", "▁ein", "</s>"]
     explained = {
         "source_tokens": [["▁pull", "</s>"]], "target_tokens": [pieces],
@@ -283,7 +283,7 @@ def test_pieces_read_as_their_text(seen):
         assert seen.run("document.querySelector('td:nth-child(2)').textContent") == "Ziehen ein"
 
 
-def test_the_rest_of_the_family(seen):
+def test_each_other_signature_has_a_tab_that_shows_its_answer(seen):
     client = Client(
         {name: answer for name, (_, answer) in OTHERS.items()},
         {name: defaults for name, (defaults, _) in OTHERS.items()},
@@ -314,7 +314,7 @@ def test_the_rest_of_the_family(seen):
         (["--url", "ftp://localhost", "--model", "m"], "url must begin with http://"),
     ],
 )
-def test_wrong_usage_takes_one_line(words, message, capsys):
+def test_wrong_usage_gives_one_line_error(words, message, capsys):
     try:
         code = playground.main(words)
     except SystemExit as ended:
@@ -323,7 +323,7 @@ def test_wrong_usage_takes_one_line(words, message, capsys):
     assert code == 2 and message in said and said.count("\n") == 1
 
 
-def test_a_server_that_does_not_answer_and_a_port_that_is_taken(tmp_path, capsys):
+def test_unreachable_server_and_taken_port_are_errors(tmp_path, capsys):
     with Playground(translator()) as page:
         url = f"http://127.0.0.1:{page.port}"
         assert playground.main(["--url", url, "--model", "m", "--port", "0"]) == 1

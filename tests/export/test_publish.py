@@ -16,7 +16,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_nothing_is_left(tmp_path):
+def test_scratch_folder_is_removed_even_after_an_error(tmp_path):
     with scratch(tmp_path) as folder:
         (folder / "model").mkdir()
         assert names(tmp_path) == [folder.name]
@@ -40,7 +40,7 @@ with scratch(sys.argv[1]) as folder:
 """
 
 
-def test_what_a_killed_export_left_is_swept_and_what_a_living_one_has_is_not(tmp_path):
+def test_only_scratch_folders_of_killed_exports_are_swept(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", LEAVES, str(tmp_path)],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -55,7 +55,7 @@ def test_what_a_killed_export_left_is_swept_and_what_a_living_one_has_is_not(tmp
         assert names(tmp_path) == [folder.name]
 
 
-def test_what_is_not_ours_stays(tmp_path):
+def test_foreign_files_are_not_swept(tmp_path):
     for name in ("partial-1", "partial-of_mine", "partial-abcdefgh", "1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "notes.txt").touch()
@@ -66,7 +66,7 @@ def test_what_is_not_ours_stays(tmp_path):
     assert names(tmp_path) == before
 
 
-def test_on_a_disk_without_locks_it_works_and_nothing_is_swept(tmp_path, monkeypatch):
+def test_without_file_locks_nothing_is_swept(tmp_path, monkeypatch):
     def unsupported(*_, **__):
         raise OSError("no locks")
 

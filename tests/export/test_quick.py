@@ -31,7 +31,7 @@ def quick(deployed_run, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_each_signature_answers_once_as_it_is_served(quick):
+def test_each_signature_is_served_once_and_not_compared(quick):
     report = json.loads((quick / "1.report.json").read_text())
     assert report["passed"] and set(report["served"]) == SIGNATURES
     assert all(len(answers) == 1 and answers[0] for answers in report["served"].values())
@@ -43,7 +43,7 @@ def test_each_signature_answers_once_as_it_is_served(quick):
 
 
 @pytest.mark.parametrize("options", [[], ["--batching"]])
-def test_a_signature_that_cannot_be_written_is_named(deployed_run, tmp_path, capsys, options):
+def test_error_names_a_signature_that_cannot_be_written(deployed_run, tmp_path, capsys, options):
     name = "beam_search_ids" if options else "none"
     words = [str(deployed_run), str(tmp_path / "out"), "--signatures", name, *options]
     assert saved_model.main(words) == 2
@@ -53,7 +53,7 @@ def test_a_signature_that_cannot_be_written_is_named(deployed_run, tmp_path, cap
 
 
 @pytest.mark.slow
-def test_report_and_page_say_what_was_not_compared(quick, deployed):
+def test_report_and_page_list_the_skipped_comparisons(quick, deployed):
     report = json.loads((quick / "1.report.json").read_text())
     loader, *others = report["not_compared"]
     assert loader.endswith("tf.saved_model.load") and others == list(saved_model.NOT_COMPARED)
@@ -66,7 +66,7 @@ def test_report_and_page_say_what_was_not_compared(quick, deployed):
 
 
 @pytest.mark.slow
-def test_the_deployment_is_there(quick, deployed):
+def test_deployment_files_are_the_same_as_of_a_full_export(quick, deployed):
     def names(base):
         return {path.name for path in base.iterdir()} - {"batching_parameters.txt"}
 
@@ -74,9 +74,7 @@ def test_the_deployment_is_there(quick, deployed):
 
 
 @pytest.mark.slow
-def test_a_signature_that_does_not_answer_is_not_published(
-    deployed_run, tmp_path, monkeypatch, capsys
-):
+def test_signature_that_fails_is_not_published(deployed_run, tmp_path, monkeypatch, capsys):
     def fail(path, graph, feeds, report, xla, warmup):
         assert all(len(batch) == 1 for batch in feeds.values())
         report.add("served: serving_default", ["1 of 1 requests: INTERNAL: x"], "")
@@ -90,7 +88,7 @@ def test_a_signature_that_does_not_answer_is_not_published(
     assert list(base.iterdir()) == []
 
 
-def test_which_form_is_fastest_is_said_in_words():
+def test_fastest_form_is_reported_per_batch_size():
     known = {"latency": {"milliseconds": {"1": 7.0, "8": 5.0}}}
     assert list(forms.compared(known)) == []
     known["other_forms_milliseconds"] = {
@@ -104,7 +102,7 @@ def test_which_form_is_fastest_is_said_in_words():
 
 
 @pytest.mark.parametrize("form", ["--xla", "--low-latency"])
-def test_a_form_is_not_compared_with_itself(tmp_path, capsys, form):
+def test_compare_forms_is_refused_with_xla_or_low_latency(tmp_path, capsys, form):
     (tmp_path / "config.json").touch()  # of a run that is not read before
     words = [str(tmp_path), str(tmp_path / "out"), form, "--compare-forms"]
     assert saved_model.main(words) == 2
@@ -113,7 +111,7 @@ def test_a_form_is_not_compared_with_itself(tmp_path, capsys, form):
 
 
 @pytest.mark.slow
-def test_all_forms_are_measured(deployed_run, tmp_path, monkeypatch, capsys):
+def test_compare_forms_measures_all_forms(deployed_run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1, 2))
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", (serving_default,))
     base = tmp_path / "tiny"

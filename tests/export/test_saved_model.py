@@ -99,7 +99,7 @@ def served(exported):
 
 
 @pytest.mark.slow
-def test_report_says_what_was_checked(exported, translator):
+def test_report_lists_the_checks(exported, translator):
     report = json.loads((exported / "8.report.json").read_text())
     assert report["passed"]
     names = {check["name"] for check in report["checks"]}
@@ -110,7 +110,7 @@ def test_report_says_what_was_checked(exported, translator):
 
 
 @pytest.mark.slow
-def test_it_is_the_next_version_and_nothing_else_is_left(exported):
+def test_export_is_the_next_version_and_leaves_no_other_files(exported):
     assert sorted(path.name for path in exported.iterdir()) == [
         "8",
         "8.report.json",
@@ -124,7 +124,7 @@ def test_it_is_the_next_version_and_nothing_else_is_left(exported):
 
 
 @pytest.mark.slow
-def test_exported_equals_in_process(exported, served, translator):
+def test_exported_model_equals_the_translator(exported, served, translator):
     answer = served["words"]
     here = translator.functions["serving_default"](tf.constant(WORDS))
     assert answer["translation"].tolist() == here["translation"].numpy().tolist()
@@ -133,14 +133,14 @@ def test_exported_equals_in_process(exported, served, translator):
 
 
 @pytest.mark.slow
-def test_a_blank_text_is_empty_and_leaves_the_others_alone(served):
+def test_blank_text_gives_an_empty_translation_and_changes_no_other(served):
     alone, mixed = served["alone"], served["mixed"]
     assert mixed["translation"].tolist() == [b"", alone["translation"][0], b""]
     np.testing.assert_allclose(mixed["score"], [0, alone["score"][0], 0], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_defaults_of_the_options_are_in_the_signatures(exported):
+def test_signatures_have_the_default_options(exported):
     search = {"beam_width": 3, "length_penalty": 0.7, "max_length": 0, "min_length": 0}
     search |= {"max_length_factor": 0, "coverage_penalty": 0}
     search |= {"repetition_penalty": 1, "no_repeat_ngram": 0}
@@ -154,7 +154,7 @@ def test_defaults_of_the_options_are_in_the_signatures(exported):
     assert set(signatures["serving_default"].inputs) == {"text"}
 
 
-def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsys):
+def test_export_that_fails_verification_is_not_published(run, tmp_path, monkeypatch, capsys):
     def refuse(directory, requests, progress, xla, quick):
         assert not xla and not quick
         report = verify.Report(str(directory))
@@ -168,7 +168,7 @@ def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsy
     assert list((tmp_path / "exported").iterdir()) == []
 
 
-def test_requests_have_no_more_rows_than_the_model_takes(run):
+def test_sample_requests_have_no_more_rows_than_max_batch_size(run):
     translator = tfformer.load_translator(run, max_batch_size=2)
     for asked in (examples.sample_requests, examples.warmup_requests):
         for name, requests in asked(translator).items():
@@ -181,7 +181,7 @@ def test_requests_have_no_more_rows_than_the_model_takes(run):
 
 
 @pytest.mark.slow
-def test_an_export_with_limits_of_its_own_is_verified_too(run, tmp_path, monkeypatch):
+def test_export_with_its_own_limits_is_verified(run, tmp_path, monkeypatch):
     # One for each kind of input: texts, ids, pairs of texts.
     only(monkeypatch, serving_default, beam_search_ids, score_signature)
     given = {"max_batch_size": 2, "max_source_length": 19, "max_target_length": 11}
@@ -196,7 +196,7 @@ def test_an_export_with_limits_of_its_own_is_verified_too(run, tmp_path, monkeyp
     assert any(answers) and not all(answers)
 
 
-def test_what_xla_finds_is_compared_with_stock_operations():
+def test_xla_answers_are_compared_with_stock_operations():
     texts, scores = np.array([b"a", b"b"], object), np.array([-1.0, -2.0], "float32")
     stock = {"translations": np.array([[b"a", b"x"], [b"c", b"b"]], object)}
     stock["scores"] = np.array([[-1.0, -3.0], [-2.0, -2.0]], "float32")
@@ -209,7 +209,7 @@ def test_what_xla_finds_is_compared_with_stock_operations():
 
 
 @pytest.mark.slow
-def test_a_wrong_search_is_caught_by_the_reference(translator):
+def test_wrong_search_result_fails_the_reference_check(translator):
     requests = examples.sample_requests(translator)
     [request] = requests["beam_search_ids"]
     request["source_ids"] = request["source_ids"][:2]
@@ -228,7 +228,7 @@ def test_a_wrong_search_is_caught_by_the_reference(translator):
     assert caught({**right, "token_ids": right["token_ids"] + 1})
 
 
-def test_bad_arguments_are_one_line(run, tmp_path, capsys):
+def test_bad_arguments_give_one_line_error(run, tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("x")
     for arguments in (
@@ -260,7 +260,7 @@ def assert_one_line(capsys, module="export.saved_model"):
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_a_failed_write_is_one_line_and_leaves_nothing(
+def test_failed_write_gives_one_line_error_and_leaves_no_files(
     error, code, message, run, tmp_path, monkeypatch, capsys
 ):
     def fail(self, directory, signatures):
@@ -274,7 +274,7 @@ def test_a_failed_write_is_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_publication_goes_on_without_a_report(tmp_path):
+def test_version_is_published_when_its_report_cannot_be_written(tmp_path):
     lines = []
     (tmp_path / "²").mkdir()
     for number in ("1", "2"):
@@ -291,7 +291,7 @@ def test_publication_goes_on_without_a_report(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_near_tie_is_no_fault(translator, monkeypatch):
+def test_near_tie_between_hypotheses_passes_verification(translator, monkeypatch):
     requests = examples.sample_requests(translator)
     [request] = requests["beam_search_ids"]
     request["source_ids"] = request["source_ids"][:1]
@@ -322,7 +322,7 @@ def test_a_near_tie_is_no_fault(translator, monkeypatch):
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [(60, {"1": 6, "2": 6}), (0.05, {"1": 3})])
-def test_a_model_that_takes_long_is_measured_for_a_limited_time(seconds, calls, monkeypatch):
+def test_latency_of_a_slow_model_is_measured_for_a_limited_time(seconds, calls, monkeypatch):
     """A request to a large language model may take minutes."""
     found = collections.Counter()
 

@@ -46,14 +46,14 @@ def left_over(target):
 # Lines.
 
 
-def test_what_a_line_is(tmp_path):
+def test_lines_are_split_only_at_newlines(tmp_path):
     path = tmp_path / "lines"
     path.write_bytes("one\r\ntwo\u2028and\x0bhalf\n\nlast\rof\xff".encode("latin-1", "replace"))
     with path.open("rb") as file:
         assert list(read_lines(file)) == ["one", "two?and\x0bhalf", "", "last\rof�"]
 
 
-def test_a_line_over_the_limit_is_cut_and_the_next_one_is_whole(tmp_path):
+def test_too_long_line_is_truncated_and_the_next_is_complete(tmp_path):
     path = tmp_path / "lines"
     path.write_bytes(b"a" * (3 * MAX_BYTES + 5) + b"\nb\n" + b"c" * MAX_BYTES + b"\nd")
     with path.open("rb") as file:
@@ -65,21 +65,21 @@ def test_a_line_over_the_limit_is_cut_and_the_next_one_is_whole(tmp_path):
 # One file.
 
 
-def test_a_file_is_translated_line_for_line_and_nothing_is_left_beside_it(source, target):
+def test_file_is_translated_line_by_line_without_leftover_files(source, target):
     count = translate_file(source, target, upper, IDENTITY)
     assert target.read_bytes() == source.read_bytes().upper()
     assert count == 5 * translate_files.CHUNK + 7
     assert left_over(target) == ["target.txt"]
 
 
-def test_a_line_without_an_end_and_one_in_pieces_are_lines(tmp_path, target):
+def test_last_line_without_newline_and_multiline_output_give_one_line_each(tmp_path, target):
     source = tmp_path / "in"
     source.write_bytes(b"a\r\n\nb")
     translate_file(source, target, lambda lines: [f"{n}\nx" for n in lines], IDENTITY)
     assert target.read_bytes() == b"a x\n x\nb x\n"
 
 
-def test_gzip_is_known_by_its_content(source, tmp_path, target):
+def test_gzip_is_detected_by_content(source, tmp_path, target):
     packed = tmp_path / "packed"
     packed.write_bytes(gzip.compress(source.read_bytes()))
     translate_file(packed, target, upper, IDENTITY)
@@ -87,7 +87,9 @@ def test_gzip_is_known_by_its_content(source, tmp_path, target):
 
 
 @pytest.mark.parametrize(("packed", "chunks"), [(False, 1), (False, 5), (True, 3)])
-def test_what_was_done_before_a_failure_is_not_done_again(source, target, tmp_path, packed, chunks):
+def test_chunks_finished_before_a_failure_are_not_translated_again(
+    source, target, tmp_path, packed, chunks
+):
     expected = source.read_bytes().upper()
     if packed:
         source.write_bytes(gzip.compress(source.read_bytes()))
@@ -131,7 +133,7 @@ def begun(source, target):
 
 
 @pytest.mark.parametrize("change", ["model", "source", "another source", "damage"])
-def test_work_that_was_begun_with_something_else_is_refused(source, target, begun, change):
+def test_resuming_with_another_model_or_source_is_refused(source, target, begun, change):
     partial, record = begun
     identity = {"model": "other"} if change == "model" else IDENTITY
     if change == "source":
@@ -152,7 +154,7 @@ def test_work_that_was_begun_with_something_else_is_refused(source, target, begu
     assert target.read_bytes() == source.read_bytes().upper()
 
 
-def test_a_source_that_was_only_touched_is_the_same_source(source, target, begun):
+def test_touched_source_counts_as_unchanged(source, target, begun):
     os.utime(source)
     translate_file(source, target, upper, IDENTITY)
     assert target.read_bytes() == source.read_bytes().upper()
@@ -162,7 +164,7 @@ def test_a_source_that_was_only_touched_is_the_same_source(source, target, begun
     ("name", "value"),
     [("lines", "-5"), ("written", "1e400"), ("read", "1.5"), ("checksum", "null")],
 )
-def test_a_damaged_number_of_a_record_is_one_line(source, target, begun, name, value):
+def test_damaged_number_in_the_record_is_refused(source, target, begun, name, value):
     partial, record = begun
     text = record.read_text()
     record.write_text(re.sub(rf'"{name}": [^,\n]+', f'"{name}": {value}', text))
@@ -184,14 +186,14 @@ def test_a_link_in_place_of_unfinished_work_is_not_followed(source, target, tmp_
     assert other.read_bytes() == b"precious\n"
 
 
-def test_a_file_of_somebody_else_with_the_name_of_a_partial_one_is_kept(source, target, tmp_path):
+def test_foreign_partial_file_is_kept(source, target, tmp_path):
     (tmp_path / "target.txt.partial").write_bytes(b"notes\n")
     with pytest.raises(ProgressError, match="is not from this command"):
         translate_file(source, target, upper, IDENTITY)
     assert (tmp_path / "target.txt.partial").read_bytes() == b"notes\n"
 
 
-def test_a_file_of_the_user_with_the_name_of_a_record_is_kept(source, target):
+def test_foreign_record_file_is_kept(source, target):
     translate_file(source, target, upper, IDENTITY)
     mine = target.with_name("target.txt.progress.json")
     for text in ("my notes", '{"lines": 3}', "[]"):
@@ -227,7 +229,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, target):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_goes_on(source, target):
+def test_killed_translation_resumes_with_the_same_result(source, target):
     program = """
 import sys, time
 from pathlib import Path
@@ -259,7 +261,7 @@ translate_file(Path(sys.argv[1]), Path(sys.argv[2]), upper, {"model": "x"})
 
 
 @pytest.mark.slow
-def test_lines_are_translated_as_the_translator_does(short, translator_served, capfd):
+def test_bulk_translations_equal_the_translator(short, translator_served, capfd):
     texts = [*tiny.sentences(97), "", "  ", "Grüße 🎉", "a" * 3000]
     with BulkTranslator(short, batch_size=7) as model:
         found = model.translate(texts)
@@ -274,13 +276,15 @@ def test_lines_are_translated_as_the_translator_does(short, translator_served, c
         ]
 
 
-def test_a_folder_without_a_model_is_a_usage_error(tmp_path):
+def test_missing_model_folder_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="must exist"):
         BulkTranslator(tmp_path / "none")
 
 
 @pytest.mark.slow
-def test_the_command(short, translator_served, tmp_path, capsys):
+def test_command_translates_files_by_shard_and_keeps_existing_output(
+    short, translator_served, tmp_path, capsys
+):
     texts = tiny.sentences(53)
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text("\n".join(texts))
@@ -317,7 +321,7 @@ def test_the_command(short, translator_served, tmp_path, capsys):
         (["model", "out", "in.txt"], "directory must exist, got 'model'"),
     ],
 )
-def test_a_mistake_is_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+def test_a_mistake_gives_one_line_error(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("a\n")
     Path("taken/in.txt").mkdir(parents=True)

@@ -78,7 +78,7 @@ IN_CI = {"language model", "span"}
 
 
 @pytest.mark.parametrize("name", slow_or_nightly(SERVICES, IN_CI))
-def test_an_input_of_another_rank_is_named_with_the_shape_it_must_have(name, tmp_path):
+def test_input_of_another_rank_is_refused_with_the_expected_shape(name, tmp_path):
     service = SERVICES[name]()
     service.save(str(tmp_path / "1"))
     graph = read_graph(tmp_path / "1")

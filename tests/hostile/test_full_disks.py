@@ -226,7 +226,7 @@ def faults_of_disk(name, given, expected, disk):
 FILES = [name for name, writer in WRITERS.items() if writer.files]
 
 
-def test_no_command_is_missing():
+def test_every_command_is_listed():
     commands = {
         f"{package}.{path.stem}"
         for package in ("training", "export")
@@ -237,14 +237,14 @@ def test_no_command_is_missing():
 
 
 @pytest.mark.slow
-def test_one_file_that_cannot_grow(given, whole, tmp_path):
+def test_shortlist_command_leaves_no_half_file_at_a_size_limit(given, whole, tmp_path):
     name = "training.shortlist"
     assert not hold(name, [64], faults_of_limit(name, given, whole(name), tmp_path / "work"))
 
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("name", FILES)
-def test_no_file_can_grow(given, whole, tmp_path, name):
+def test_every_command_leaves_no_half_file_at_a_size_limit(given, whole, tmp_path, name):
     expected = whole(name)
     tried = [0, *sizes(16, expected)]
     assert not hold(name, tried, faults_of_limit(name, given, expected, tmp_path / "work"))
@@ -252,7 +252,7 @@ def test_no_file_can_grow(given, whole, tmp_path, name):
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("name", FILES)
-def test_the_disk_is_full(given, whole, tmp_path, name):
+def test_every_command_leaves_no_half_file_on_a_full_disk(given, whole, tmp_path, name):
     expected = whole(name)
     with mounted(tmp_path, 2**26) as disk:
         if disk is None:
@@ -295,7 +295,7 @@ def faults_of_streams(name, given, expected, folder):
 
 
 @pytest.mark.slow
-def test_some_streams(given, whole, tmp_path):
+def test_dates_command_leaves_no_half_file_with_unwritable_streams(given, whole, tmp_path):
     name = "training.dates"
     assert not hold(name, STREAMS, faults_of_streams(name, given, whole(name), tmp_path / "work"))
 
@@ -303,5 +303,5 @@ def test_some_streams(given, whole, tmp_path):
 @pytest.mark.hostile
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize("name", WRITERS)
-def test_streams(given, whole, tmp_path, name):
+def test_every_command_leaves_no_half_file_with_unwritable_streams(given, whole, tmp_path, name):
     assert not hold(name, STREAMS, faults_of_streams(name, given, whole(name), tmp_path / "work"))

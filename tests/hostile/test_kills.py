@@ -166,14 +166,14 @@ def faults_of_training(trained):
 
 
 @pytest.mark.slow
-def test_some_of_a_training(trained, tmp_path):
+def test_training_killed_at_some_file_operations_gives_the_same_result(trained, tmp_path):
     record = trained / "record"
     assert not hold(tmp_path, every(record)[::CORE], record, faults_of_training(trained))
 
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("part", range(8))
-def test_a_training(trained, tmp_path, part):
+def test_training_killed_at_every_file_operation_gives_the_same_result(trained, tmp_path, part):
     record = trained / "record"
     assert not hold(tmp_path, every(record)[part::8], record, faults_of_training(trained))
 
@@ -274,13 +274,13 @@ def faults_of_export(exported):
 
 
 @pytest.mark.slow
-def test_some_of_an_export(exported, tmp_path):
+def test_export_killed_at_some_file_operations_succeeds_when_repeated(exported, tmp_path):
     record = exported / "record"
     assert not hold(tmp_path, every(record, 1)[::92], record, faults_of_export(exported))
 
 
 @pytest.mark.hostile
-def test_an_export(exported, tmp_path):
+def test_export_killed_at_every_file_operation_succeeds_when_repeated(exported, tmp_path):
     record = exported / "record"
     assert not hold(tmp_path, every(record, 1), record, faults_of_export(exported))
 
@@ -324,13 +324,17 @@ def faults_of_translation(model, translated):
 
 
 @pytest.mark.nightly
-def test_some_of_a_translation(short, translated, tmp_path):
+def test_translation_killed_at_some_file_operations_gives_the_same_result(
+    short, translated, tmp_path
+):
     record = translated / "record"
     chosen = every(record, 1)[::31]
     assert not hold(tmp_path, chosen, record, faults_of_translation(short, translated))
 
 
 @pytest.mark.hostile
-def test_a_translation(short, translated, tmp_path):
+def test_translation_killed_at_every_file_operation_gives_the_same_result(
+    short, translated, tmp_path
+):
     record = translated / "record"
     assert not hold(tmp_path, every(record, 1), record, faults_of_translation(short, translated))

@@ -113,7 +113,7 @@ def beams(rng):
 
 
 @variants
-def test_the_whole_is_the_models(variant, source_ids, beams, model_of):
+def test_decode_and_attention_equal_the_model(variant, source_ids, beams, model_of):
     model = model_of(variant)
     inference = Inference(*fuse(model, T))
     inputs = {"source_ids": source_ids, "target_ids": beams[:, 0].copy()}
@@ -132,7 +132,7 @@ def test_the_whole_is_the_models(variant, source_ids, beams, model_of):
 
 
 @variants
-def test_one_step_at_a_time_is_the_whole_in_whatever_place_a_hypothesis_stands(
+def test_steps_equal_the_whole_model_when_beams_are_permuted(
     variant, source_ids, beams, model_of, rng
 ):
     model = model_of(variant)
@@ -166,7 +166,7 @@ def test_appended_padding_changes_nothing(source_ids, beams, model_of):
     oracle.assert_close(logits, others)
 
 
-def test_in_bfloat16_it_stays_close_and_its_logits_are_float32(source_ids, beams):
+def test_bfloat16_logits_are_float32_and_close_to_the_model(source_ids, beams):
     model = make("paper")
     inference = Inference(*fuse(model, T, "bfloat16"))
     places = np.tile(np.arange(W), (T, 1))
@@ -177,7 +177,7 @@ def test_in_bfloat16_it_stays_close_and_its_logits_are_float32(source_ids, beams
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_the_weights_are_those_of_the_model_and_no_more(policy):
+def test_fused_weights_have_the_size_of_the_model_plus_positions(policy):
     model = make("paper", policy)
     weights = tf.nest.flatten(fuse(model, T, "float32")[1])
     table = T * model.config.d_model
@@ -198,7 +198,7 @@ def test_no_matrix_is_stored_in_rows_of_a_multiple_of_2_kib():
 
 
 @pytest.mark.slow
-def test_the_parts_of_a_batch_do_not_wait_for_each_other():
+def test_search_loop_is_stateless_and_parallel():
     """If a loop had a stateful operation, its iterations would run one after the other."""
     model = make("paper")
 

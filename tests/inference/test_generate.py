@@ -69,7 +69,7 @@ def equal(found, expected):
 
 @pytest.mark.parametrize("prompt", [None, PROMPTS], ids=["bos", "prompt"])
 @pytest.mark.parametrize("search", SEARCHES)
-def test_cached_is_uncached(model, source_ids, search, prompt):
+def test_cached_search_equals_uncached_search(model, source_ids, search, prompt):
     length = 3 if search == "exhaustive" else T
     options = {"prompt": prompt, "max_length": length, "search": search, **SEARCHES[search]}
     cached = tfformer.generate(model, source_ids, **options)
@@ -82,7 +82,7 @@ def test_cached_is_uncached(model, source_ids, search, prompt):
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_a_batch_is_its_rows(language_model, search):
+def test_batch_gives_the_same_results_as_single_rows(language_model, search):
     length = 3 if search == "exhaustive" else T
     options = {"max_length": length, "search": search, **SEARCHES[search]}
     together = tfformer.generate(language_model, prompt=PROMPTS, **options)
@@ -97,7 +97,7 @@ def test_a_batch_is_its_rows(language_model, search):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("special", [SpecialIds(), *OTHERS], ids=str)
-def test_a_beam_is_that_of_the_plain_search(language_model, special):
+def test_beam_search_equals_the_plain_search(language_model, special):
     """The plain search in Python uses the model's own ids."""
     starts = [[4, 7, 11, 5], [6], [10, 9]]
     found = tfformer.generate(
@@ -120,7 +120,7 @@ def test_a_beam_is_that_of_the_plain_search(language_model, special):
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam"])
-def test_ends_are_in_the_models_ids(search):
+def test_end_ids_are_given_in_the_ids_of_the_model(search):
     """After each id, the model predicts the next number, up to eos (10)."""
 
     def follows(ids):
@@ -134,7 +134,7 @@ def test_ends_are_in_the_models_ids(search):
 
 
 @pytest.mark.parametrize("special", OTHERS, ids=str)
-def test_ids_come_back_and_probabilities_stay(special):
+def test_renumbered_ids_and_logits_round_trip(special):
     ids = tf.range(V)
     np.testing.assert_array_equal(special.to_model(special.to_search(ids)), ids)
     logits = np.random.default_rng(1).normal(size=[2, V]).astype("float32")
@@ -145,7 +145,7 @@ def test_ids_come_back_and_probabilities_stay(special):
     assert special.to_search(tf.constant(special.eos)) == EOS
 
 
-def test_a_prompt_may_be_padded_on_either_side_or_ragged(language_model):
+def test_prompt_may_be_ragged_or_padded_left_or_right(language_model):
     generate = functools.partial(tfformer.generate, language_model, max_length=T, search="greedy")
     ragged = generate(prompt=tf.ragged.constant(PROMPTS, tf.int32))
     right = tf.ragged.constant(PROMPTS, tf.int64).to_tensor()
@@ -154,7 +154,7 @@ def test_a_prompt_may_be_padded_on_either_side_or_ragged(language_model):
         equal(generate(prompt=prompt), ragged)
 
 
-def test_a_prefix_is_in_the_models_ids_and_padded_with_its_pad(language_model):
+def test_prefix_uses_the_ids_of_the_model_and_its_padding(language_model):
     special, prompt = SpecialIds(pad=1, unk=None, bos=12, eos=12), [[4], [4]]
     options = {"max_length": 5, "special_ids": special, "num_results": 1}
     found = tfformer.generate(language_model, prompt=prompt, prefix=[[6, 9], [3, 1]], **options)
@@ -174,7 +174,7 @@ def test_a_prefix_is_in_the_models_ids_and_padded_with_its_pad(language_model):
         {"search": "greedy"},
     ],
 )
-def test_in_a_graph_of_prompts_of_any_shape(model, source_ids, options):
+def test_generate_in_a_graph_equals_eager(model, source_ids, options):
     prompts = np.array([[0] * (4 - len(row)) + row for row in PROMPTS])
     generate = functools.partial(tfformer.generate, model, max_length=T, **options)
     free = tf.TensorSpec([None, None], tf.int64)
@@ -183,7 +183,7 @@ def test_in_a_graph_of_prompts_of_any_shape(model, source_ids, options):
 
 
 @pytest.mark.slow
-def test_learned_positions_end_somewhere(source_ids):
+def test_generate_refuses_more_tokens_than_max_positions(source_ids):
     """At the last position the layers refuse to continue, and so does the search."""
     sizes = {"target_vocabulary_size": V, "positions": "learned", "max_positions": 16}
     sizes |= {"num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -199,7 +199,7 @@ def test_learned_positions_end_somewhere(source_ids):
         generate()
 
 
-def test_a_keras_model_is_not_in_training():
+def test_dropout_is_off_when_generating_with_a_keras_model():
     """With this much dropout, two searches agree only if dropout is off."""
     ids = keras.Input([None], dtype="int32")
     x = keras.layers.Dropout(0.9)(keras.layers.Embedding(V, 7)(ids))
@@ -252,12 +252,12 @@ def test_coverage_needs_attention(model, source_ids):
          {"model": None}),
     ],
 )  # fmt: skip
-def test_a_wrong_argument_is_named(language_model, error, message, given):
+def test_error_names_a_wrong_argument(language_model, error, message, given):
     with pytest.raises(error, match=message):
         tfformer.generate(**{"model": language_model, "prompt": PROMPTS, **given})
 
 
-def test_a_transformer_needs_a_source_and_has_its_own_ids(model, source_ids):
+def test_transformer_needs_source_ids_and_its_own_special_ids(model, source_ids):
     with pytest.raises(ValueError, match="a Transformer needs source_ids"):
         tfformer.generate(model, prompt=PROMPTS)
     with pytest.raises(ValueError, match="special_ids of a Transformer must be"):

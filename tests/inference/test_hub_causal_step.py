@@ -16,7 +16,7 @@ PROMPTS = [9, 31, 7, 55, 12, 83, 40], [77, 21, 6]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", hub.CAUSAL.values(), ids=hub.CAUSAL)
-def test_steps_behind_prompts_are_the_whole_model(make, rng):
+def test_cached_steps_after_prompts_equal_the_whole_model(make, rng):
     model = make()
     inference = KerasHubCausalInference(kind_of(model, KINDS))
     special = inference.special_ids

@@ -31,7 +31,7 @@ def own_logits(model, texts, targets):
 
 @pytest.mark.slow
 @configurations
-def test_steps_are_the_whole_model(make, rng):
+def test_cached_steps_equal_the_whole_model(make, rng):
     model = make()
     inference = KerasHubInference(kind_of(model, KINDS))
     special = inference.special_ids
@@ -77,7 +77,7 @@ def test_steps_are_the_whole_model(make, rng):
     np.testing.assert_allclose(log_probs, expected, atol=1e-4)
 
 
-def test_what_is_no_such_model_is_refused():
+def test_unsupported_model_is_refused():
     with pytest.raises(ValueError, match="T5Seq2SeqLM, T5GemmaSeq2SeqLM, BartSeq2SeqLM .* got int"):
         kind_of(7, KINDS)
     model = hub.bart()

@@ -246,7 +246,7 @@ def test_every_inference_layer_has_a_case():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_inference_layer_is_its_layer(name, rng, randomise):
+def test_inference_layer_equals_its_layer(name, rng, randomise):
     _, make, case = CASES[name]
     layer, x, memory = make(), *(tf.constant(rng.normal(size=(B, n, D)), "float32") for n in (T, S))
     case(layer, x, memory)  # which builds it
@@ -263,7 +263,7 @@ def small():
     return Transformer(TransformerConfig(V, num_encoder_layers=2, num_decoder_layers=2, **SIZES))
 
 
-def test_a_layer_that_stands_in_two_places_is_fused_once(randomise):
+def test_layer_used_twice_is_fused_once(randomise):
     model = randomise(small())
     alone = len(tf.nest.flatten(fuse(model, L)[1]))
     model.encoder.layers[1] = model.encoder.layers[0]
@@ -291,7 +291,7 @@ def test_a_layer_without_an_inference_layer_is_refused_by_its_name():
         fuse(keras.Sequential([]), L)
 
 
-def test_the_biases_hide_what_the_masks_of_the_layers_hide():
+def test_attention_biases_equal_the_masks_of_the_layers():
     ids = tf.constant([[5, 0, 7, 6, 0], [4, 4, 4, 4, 4], [0, 0, 0, 0, 0]])
     mask = masks.padding_mask(ids)
     np.testing.assert_array_equal(padding_bias(ids) == 0, masks.attention_mask(mask))

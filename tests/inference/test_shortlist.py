@@ -84,7 +84,9 @@ def restricted(logits_of, allowed):
 # ---------------------------------------------------------------- the search
 
 
-def test_beam_search_is_the_plain_one_among_the_candidates(translator, allowed, logits_of, model):
+def test_beam_search_equals_the_plain_search_among_candidates(
+    translator, allowed, logits_of, model
+):
     found, size = call(translator, "beam_search", TEXTS), model.config.target_vocabulary_size
     for b in range(len(TEXTS)):
         short = restricted(logits_of(b), allowed[b])
@@ -104,7 +106,9 @@ def test_beam_search_is_the_plain_one_among_the_candidates(translator, allowed, 
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_is_the_plain_one_among_the_candidates(rule, translator, allowed, logits_of, model):
+def test_search_rule_equals_the_plain_search_among_candidates(
+    rule, translator, allowed, logits_of, model
+):
     found = call(translator, "beam_search", TEXTS, **{rule: RULES[rule]})
     names = {"repetition_penalty": "repetition", "no_repeat_ngram": "ngram"}
     changed = False
@@ -140,9 +144,7 @@ def test_a_shortlist_of_all_pieces_changes_nothing(model, tokenizer, whole):
     assert full.translate(TEXTS, greedy=True) == whole.translate(TEXTS, greedy=True)
 
 
-def test_each_token_is_a_candidate_of_its_own_sentence_whoever_is_beside_it(
-    translator, allowed, whole
-):
+def test_tokens_are_candidates_of_their_own_sentence_in_any_batch(translator, allowed, whole):
     together = call(translator, "beam_search", TEXTS, beam_width=5)
     for b, text in enumerate(TEXTS):
         for w, length in enumerate(together["lengths"][b]):
@@ -155,7 +157,7 @@ def test_each_token_is_a_candidate_of_its_own_sentence_whoever_is_beside_it(
     assert translator.translate(TEXTS) != whole.translate(TEXTS)
 
 
-def test_what_is_forced_or_sampled_knows_all_pieces(translator, whole):
+def test_forced_and_sampled_outputs_ignore_the_shortlist(translator, whole):
     targets = TEXTS[::-1]
     for name, *texts in (
         ("score", TEXTS, targets),
@@ -170,7 +172,7 @@ def test_what_is_forced_or_sampled_knows_all_pieces(translator, whole):
 
 @pytest.mark.parametrize("size", [1, 3, 31, 32, 33, 64, 331, 2049])
 @pytest.mark.parametrize("count", [1, 5, 67])
-def test_the_likeliest_of_an_unknown_number_are_those(size, count, rng):
+def test_most_likely_tokens_equal_argsort_for_any_size_and_count(size, count, rng):
     from tfformer.search.rules import likeliest
 
     graph = tf.function(
@@ -189,7 +191,7 @@ def test_the_likeliest_of_an_unknown_number_are_those(size, count, rng):
 # ---------------------------------------------------------------- the SavedModel
 
 
-def test_saved_everything_is_stored_once(translator, model, shortlist, tmp_path):
+def test_saved_model_stores_each_array_once(translator, model, shortlist, tmp_path):
     translator.save(str(tmp_path / "1"))
     stored = tf.train.list_variables(str(tmp_path / "1/variables/variables"))
     sizes = sorted(tuple(shape) for name, shape in stored if "VARIABLE_VALUE" in name)
@@ -210,7 +212,7 @@ def saved(shortlist, tmp_path):
     return tmp_path / "shortlist.npz"
 
 
-def test_a_file_gives_back_what_was_saved(shortlist, saved):
+def test_loaded_file_equals_the_saved_shortlist(shortlist, saved):
     shortlist.save(saved)  # over the existing file
     found = Shortlist.load(saved)
     for before, after in zip(*map(shortlist_arrays, (shortlist, found)), strict=True):
@@ -224,7 +226,7 @@ def test_a_file_gives_back_what_was_saved(shortlist, saved):
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
-def test_a_damaged_file_is_refused_or_holds_the_same(shortlist, saved, tmp_path):
+def test_damaged_file_is_refused_or_loads_the_same(shortlist, saved, tmp_path):
     content, refused = saved.read_bytes(), 0
     rng, path = np.random.default_rng(3), tmp_path / "damaged.npz"
     for place in rng.choice(len(content), 211, replace=False):
@@ -244,7 +246,7 @@ def test_a_damaged_file_is_refused_or_holds_the_same(shortlist, saved, tmp_path)
             Shortlist.load(path)
 
 
-def test_what_is_no_shortlist_is_refused(tmp_path):
+def test_file_that_is_no_shortlist_is_refused(tmp_path):
     path = tmp_path / "file"
     good = {"candidates": np.zeros((5, 2), "int32"), "always": np.arange(4, dtype="int32")}
     good |= {"format": np.array(1), "tokenizer_sha256": np.array("ab")}
@@ -280,7 +282,7 @@ def test_what_is_no_shortlist_is_refused(tmp_path):
         ([[2**31]], [0, 1, 2, 3], "candidates must be ids in"),
     ],
 )
-def test_a_wrong_argument_is_named(candidates, always, message):
+def test_error_names_a_wrong_argument(candidates, always, message):
     with pytest.raises(ValueError, match=message):
         Shortlist(np.array(candidates), np.array(always), "ab")
 

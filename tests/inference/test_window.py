@@ -50,7 +50,7 @@ class Watched(WindowedInference):
         return found
 
 
-def test_a_step_sees_its_window_alone_and_no_hypothesis_goes_back(model, source_ids):
+def test_step_attends_only_to_its_window_and_never_moves_back(model, source_ids):
     inference = Watched(*fuse(model, S), 3)
     beams = np.random.default_rng(3).integers(4, V, (B, W, T)).astype("int32")
     steps(inference, source_ids, beams, [[0, 1]] * T)
@@ -66,7 +66,7 @@ def test_a_step_sees_its_window_alone_and_no_hypothesis_goes_back(model, source_
     assert (place > 0).any()  # the last step has positions before its window
 
 
-def test_each_beam_has_a_place_of_its_own(model, source_ids):
+def test_each_hypothesis_keeps_its_own_window_position(model, source_ids):
     """When beams move, a hypothesis keeps the position of its ancestor."""
     inference = Inference(*fuse(model, S))
     windowed = WindowedInference(*fuse(model, S), 4)
@@ -85,7 +85,7 @@ def test_each_beam_has_a_place_of_its_own(model, source_ids):
 
 
 @pytest.mark.parametrize("prompt", [None, [[0, 2, 5], [2, 9, 4], [2, 7, 7]]])
-def test_a_window_over_all_of_it_changes_nothing(model, source_ids, prompt):
+def test_window_over_the_whole_source_changes_nothing(model, source_ids, prompt):
     found = []
     for inference in (Inference(*fuse(model, 32)), WindowedInference(*fuse(model, 32), S)):
         state = inference.start(source_ids, W)
@@ -99,7 +99,7 @@ def test_a_window_over_all_of_it_changes_nothing(model, source_ids, prompt):
     np.testing.assert_allclose(found[0].log_probs, found[1].log_probs, atol=1e-5)
 
 
-def test_a_batch_is_its_rows(model, source_ids):
+def test_batch_gives_the_same_results_as_single_rows(model, source_ids):
     inference = WindowedInference(*fuse(model, S), 2)
     together = beam_search(inference.step, inference.start(source_ids, W), B, T, W)
     for b in range(B):
@@ -109,7 +109,7 @@ def test_a_batch_is_its_rows(model, source_ids):
 
 
 @pytest.mark.slow
-def test_it_is_an_option_from_run_to_saved_model(tmp_path):
+def test_attention_window_is_kept_from_run_to_saved_model(tmp_path):
     tokenizer = Tokenizer.train(["ein rotes Haus", "a red house"], vocabulary_size=300)
     config = TransformerConfig.preset(
         "test", tokenizer.source_vocabulary_size, num_encoder_layers=1, num_decoder_layers=2
@@ -130,7 +130,7 @@ def test_it_is_an_option_from_run_to_saved_model(tmp_path):
         Translator(model, tokenizer, attention_window=-1)
 
 
-def test_an_export_says_that_no_plain_search_knows_the_window():
+def test_export_report_notes_that_no_plain_search_supports_the_window():
     translator = SimpleNamespace(xla=False, dtype=None, options={"attention_window": 3})
     report = Report("model")
     translation.compare(translator, {}, report, "run", {}, lambda line: None)

@@ -77,21 +77,21 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("batch", TEXTS)
-def test_it_answers_as_the_stock_form_does(stock, compiled, batch):
+def test_xla_answers_equal_the_stock_form(stock, compiled, batch):
     assert len(TEXTS[batch]) == batch
     expected = answers(stock, TEXTS[batch])
     assert any(expected["translation"])
     assert_same(answers(compiled, TEXTS[batch]), expected)
 
 
-def test_no_rows_give_no_rows(stock, compiled):
+def test_empty_batch_gives_empty_outputs(stock, compiled):
     found, expected = answers(compiled, []), answers(stock, [])
     assert {k: (v.shape, v.dtype) for k, v in found.items()} == {
         k: (v.shape, v.dtype) for k, v in expected.items()
     }
 
 
-def test_every_rule_of_the_search_holds(run):
+def test_xla_applies_every_search_rule_as_the_stock_form(run):
     rules = {"coverage_penalty": 0.3, "repetition_penalty": 1.4, "no_repeat_ngram": 2}
     rules |= {"min_target_length": 5, "max_length_factor": 1.7, "length_penalty_form": "power"}
     found, expected = (
@@ -101,7 +101,7 @@ def test_every_rule_of_the_search_holds(run):
     assert_same(found, expected)
 
 
-def test_in_bfloat16_it_is_close_to_float32(run):
+def test_bfloat16_scores_are_close_to_float32(run):
     """XLA rounds to bfloat16 at other points than the stock form, so neither is the reference."""
     short = {"max_target_length": 3, "min_target_length": 3}
     scores, expected = (
@@ -112,7 +112,7 @@ def test_in_bfloat16_it_is_close_to_float32(run):
     np.testing.assert_allclose(scores, expected, rtol=0.1)
 
 
-def test_buckets_are_few_and_hold_what_was_given():
+def test_padding_buckets_are_few_and_keep_the_input():
     shapes = set()
     for rows in range(10):
         for length in range(1, 41):
@@ -128,7 +128,7 @@ def test_buckets_are_few_and_hold_what_was_given():
 # Exported and served.
 
 
-def test_the_other_signatures_are_served_without_xla(saved, stock):
+def test_without_xla_only_uncompiled_signatures_are_served(saved, stock):
     text = np.array(TEXTS[3], object)
     signatures, calls = read_graph(saved).signatures, []
     for name in ("beam_search", "serving_default"):
@@ -142,7 +142,7 @@ def test_the_other_signatures_are_served_without_xla(saved, stock):
     assert isinstance(refused, ServingError) and "XLA" in refused.message
 
 
-def test_the_command_exports_and_verifies_it(run, tmp_path, monkeypatch):
+def test_command_exports_and_verifies_the_xla_form(run, tmp_path, monkeypatch):
     # The compiled one, and those that it is compared with.
     signatures = (serving_default, beam_search, beam_search_ids)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
@@ -160,7 +160,7 @@ def test_the_command_exports_and_verifies_it(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [[], ["--xla"]])
-def test_verify_is_with_xla_if_it_is_asked_to_be(tmp_path, monkeypatch, options):
+def test_verify_uses_xla_only_with_the_option(tmp_path, monkeypatch, options):
     asked = []
 
     def verified(*_, xla, **__):
@@ -173,7 +173,7 @@ def test_verify_is_with_xla_if_it_is_asked_to_be(tmp_path, monkeypatch, options)
     assert asked == [bool(options)]
 
 
-def test_the_command_says_that_a_stock_server_refuses_it(run, tmp_path, monkeypatch, capsys):
+def test_command_warns_that_a_stock_server_refuses_xla(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(saved_model, "export", lambda *_, **__: (tmp_path, verify.Report("")))
     for options, said in (([], False), (["--xla"], True)):
         assert saved_model.main([str(run), str(tmp_path), *options]) == 0
@@ -181,7 +181,7 @@ def test_the_command_says_that_a_stock_server_refuses_it(run, tmp_path, monkeypa
         assert ("stock" in output and "--xla_cpu_compilation_enabled" in output) is said
 
 
-def test_a_process_has_xla_for_all_its_sessions_or_for_none(tmp_path, monkeypatch):
+def test_all_sessions_of_a_process_must_agree_on_xla(tmp_path, monkeypatch):
     for first in (True, False):
         monkeypatch.setattr(library, "_xla", [first])
         with pytest.raises(ValueError, match=f"xla must be {first}, .* got {not first}"):

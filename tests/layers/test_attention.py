@@ -42,7 +42,7 @@ def value_mask():
 # The function.
 
 
-def test_causal_mask_of_the_lecture_with_4_queries_and_values_of_size_6(rng):
+def test_causal_mask_zeroes_future_weights_in_an_example(rng):
     query, key = rng.normal(size=(2, 4, 6)).astype("float32")
     value = rng.normal(size=(4, 6)).astype("float32")
     weights = attention_weights(query, key, np.tri(4, dtype=bool)).numpy()
@@ -72,7 +72,7 @@ def test_function_equals_the_oracle(rng, masked):
     oracle.assert_close(output, oracle.attention(query, key, value, mask))
 
 
-def test_row_that_may_see_nothing_is_zero_with_finite_gradient(rng):
+def test_fully_masked_row_is_zero_with_finite_gradient(rng):
     query, key, value = (
         tf.constant(rng.normal(size=size), tf.float32) for size in [(T, 11), (S, 11), (S, 13)]
     )
@@ -152,7 +152,7 @@ def test_dropout_acts_in_training_only(query):
     np.testing.assert_array_equal(layer(query, training=False), layer(query))
 
 
-def test_padding_behind_the_values_changes_nothing(layer, query, value, rng):
+def test_padding_after_the_values_changes_nothing(layer, query, value, rng):
     mask = np.ones((B, S), bool)
     longer = np.concatenate([value, rng.normal(size=(B, 4, D)).astype("float32")], axis=1)
     longer_mask = np.concatenate([mask, np.zeros((B, 4), bool)], axis=1)
@@ -163,7 +163,7 @@ def test_padding_behind_the_values_changes_nothing(layer, query, value, rng):
     )
 
 
-def test_masks_are_found_on_the_inputs(layer, query, value, query_mask, value_mask):
+def test_keras_masks_of_the_inputs_are_used(layer, query, value, query_mask, value_mask):
     query[~query_mask], value[~value_mask] = 0, 0
     query, value = (keras.layers.Masking()(x) for x in (query, value))
     np.testing.assert_allclose(layer(query), layer(query.numpy(), mask=query_mask), atol=1e-6)
@@ -184,7 +184,7 @@ def test_wholly_padded_row_is_the_bias_with_finite_gradient(layer, query, value)
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-def test_self_attention_sees_what_is_a_token_by_both_masks(layer, query, query_mask):
+def test_self_attention_combines_mask_and_value_mask(layer, query, query_mask):
     other = np.arange(T) != 1
     output = layer(query, mask=query_mask, value_mask=np.tile(other, (B, 1)))
     allowed = (query_mask & other)[:, None]
@@ -192,7 +192,7 @@ def test_self_attention_sees_what_is_a_token_by_both_masks(layer, query, query_m
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_mask_of_pairs_hides_in_self_attention(layer, query, query_mask, causal, rng):
+def test_mask_of_pairs_is_applied_in_self_attention(layer, query, query_mask, causal, rng):
     """Together with the padding of the keys and with the causal mask, if given."""
     pairs = rng.random((B, T, T)) < 0.6
     future = np.tri(T, dtype=bool) if causal else True
@@ -203,9 +203,7 @@ def test_a_mask_of_pairs_hides_in_self_attention(layer, query, query_mask, causa
     oracle.assert_close(output, oracle.multi_head_attention(layer, query, mask=allowed))
 
 
-def test_a_mask_of_pairs_hides_in_attention_to_another_sequence(
-    layer, query, value, value_mask, rng
-):
+def test_mask_of_pairs_is_applied_in_cross_attention(layer, query, value, value_mask, rng):
     pairs = rng.random((B, T, S)) < 0.6
     output = layer(query, value, mask=pairs, value_mask=value_mask)
     assert output.shape == (B, T, D)
@@ -219,9 +217,7 @@ def test_a_mask_of_pairs_hides_in_attention_to_another_sequence(
         oracle.assert_close(layer(query, value, mask=mask), expected)
 
 
-def test_the_padding_of_the_query_changes_nothing_in_attention_to_another_sequence(
-    layer, query, value, query_mask
-):
+def test_query_padding_changes_nothing_in_cross_attention(layer, query, value, query_mask):
     np.testing.assert_array_equal(layer(query, value, mask=query_mask), layer(query, value))
 
 
@@ -257,13 +253,13 @@ def test_causal_attention_to_a_sequence_of_another_length_is_refused(layer, quer
         (33.0, 3, "d_model must be an integer of at least 1, got 33.0"),
     ],
 )
-def test_bad_sizes_are_named(d_model, num_heads, message):
+def test_error_names_a_bad_size(d_model, num_heads, message):
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(d_model, num_heads)
 
 
 @pytest.mark.parametrize("dropout", ["0.1", 1, -0.1, None])
-def test_a_bad_dropout_is_named(dropout):
+def test_error_names_a_bad_dropout(dropout):
     with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\), got "):
         MultiHeadAttention(D, H, dropout=dropout)
 
@@ -276,7 +272,7 @@ def test_a_bad_dropout_is_named(dropout):
         ("rate", "it has .'d_model', 'num_heads', 'dropout'"),
     ],
 )
-def test_an_argument_that_there_is_not_is_named_with_what_was_meant(name, hint):
+def test_unknown_argument_error_suggests_the_intended_one(name, hint):
     with pytest.raises(TypeError, match=f"MultiHeadAttention has no argument {name}: {hint}"):
         MultiHeadAttention(D, H, **{name: 7})
 
@@ -291,7 +287,7 @@ def test_an_argument_that_there_is_not_is_named_with_what_was_meant(name, hint):
         ("casual", "did you mean causal"),
     ],
 )
-def test_so_is_an_argument_of_a_call(layer, query, name, hint):
+def test_unknown_call_argument_error_suggests_the_intended_one(layer, query, name, hint):
     with pytest.raises(TypeError, match=f"MultiHeadAttention has no argument {name}: {hint}"):
         layer(query, **{name: query})
 

@@ -101,7 +101,7 @@ def test_padding_of_target_and_memory_changes_nothing(kind, norm, x, memory, rng
 
 
 @kinds
-def test_masks_are_found_on_the_inputs(kind, x, memory, x_mask, memory_mask, randomise):
+def test_keras_masks_of_the_inputs_are_used(kind, x, memory, x_mask, memory_mask, randomise):
     layer = built(make(kind), randomise)
     x[~x_mask], memory[~memory_mask] = 0, 0
     expected = layer(x, memory, x_mask=x_mask, memory_mask=memory_mask)
@@ -197,7 +197,7 @@ def test_cached_steps_stay_close_to_the_whole_in_mixed_precision(policy, memory,
     np.testing.assert_allclose(outputs, tf.cast(whole, "float32"), atol=0.1)
 
 
-def test_bad_number_of_layers_is_named():
+def test_error_names_a_bad_number_of_layers():
     with pytest.raises(ValueError, match="num_layers must be an integer of at least 1, got 0"):
         Decoder(0, D, H, F)
 
@@ -212,6 +212,6 @@ def test_bad_number_of_layers_is_named():
         ({"norm": "both"}, "norm must be one of .* got 'both'"),
     ],
 )
-def test_bad_argument_is_named(kind, change, message):
+def test_error_names_a_bad_argument(kind, change, message):
     with pytest.raises(ValueError, match=message):
         make(kind, **change)

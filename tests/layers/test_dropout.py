@@ -10,7 +10,7 @@ from tfformer.layers.dropout import Dropout
 
 
 @pytest.mark.parametrize(("rate", "bytes_"), [(0.1, 26), (0.3, 77), (0.5, 128), (0.001, 1)])
-def test_as_many_fall_as_asked_for_in_steps_of_a_byte(rate, bytes_):
+def test_dropped_share_is_the_rate_in_256ths(rate, bytes_):
     n = 1_000_003
     y = Dropout(rate, seed=5)(tf.ones(n), training=True).numpy()
     share = bytes_ / 256
@@ -18,14 +18,14 @@ def test_as_many_fall_as_asked_for_in_steps_of_a_byte(rate, bytes_):
     np.testing.assert_allclose(y[y != 0], 1 / (1 - share), rtol=1e-6)
 
 
-def test_almost_everything_may_fall():
+def test_rate_near_1_keeps_some_elements_scaled_by_256():
     y = Dropout(0.999, seed=5)(tf.ones(100_003), training=True).numpy()
     assert set(np.unique(y)) == {0, 256}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("shape", [(1,), (7, 11, 13), (2, 4)])
-def test_what_is_kept_is_scaled_and_so_is_its_gradient(rng, dtype, shape):
+def test_kept_elements_and_their_gradients_are_scaled(rng, dtype, shape):
     layer = Dropout(0.3, seed=5, dtype=dtype)
     x = tf.cast(rng.normal(size=shape), layer.compute_dtype)
     with tf.GradientTape() as tape:
@@ -38,7 +38,7 @@ def test_what_is_kept_is_scaled_and_so_is_its_gradient(rng, dtype, shape):
     np.testing.assert_array_equal(y, x * factor)
 
 
-def test_elements_fall_apart_from_one_another():
+def test_elements_are_dropped_independently():
     """An element is dropped independently of the next one, the next row and the next call."""
     layer = Dropout(0.5, seed=5)
     first, second = (layer(tf.ones((997, 1009)), training=True).numpy() > 0 for _ in range(2))
@@ -50,7 +50,7 @@ def test_elements_fall_apart_from_one_another():
         assert abs((a == b).mean() - 0.5) < 5 * 0.5 / 1e3
 
 
-def test_a_seed_is_a_sequence_of_draws_and_its_state_is_saved():
+def test_seed_gives_a_reproducible_sequence_whose_state_can_be_copied():
     one, two = Dropout(0.3, seed=5), Dropout(0.3, seed=5)
     x = tf.ones((7, 11))
     step = tf.function(lambda x: one(x, training=True))
@@ -64,19 +64,19 @@ def test_a_seed_is_a_sequence_of_draws_and_its_state_is_saved():
     np.testing.assert_array_equal(other(x, training=True), drawn[2])
 
 
-def test_outside_of_training_nothing_falls(rng):
+def test_nothing_is_dropped_outside_training(rng):
     x = tf.constant(rng.normal(size=(5, 7)))
     np.testing.assert_array_equal(Dropout(0.9, dtype="float64")(x), x)
     np.testing.assert_array_equal(Dropout(0.0, dtype="float64")(x, training=True), x)
 
 
-def test_it_is_kept_with_a_model():
+def test_layer_survives_serialization():
     layer = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(Dropout(0.3)))
     assert type(layer) is Dropout and layer.rate == 0.3
 
 
 @pytest.mark.slow
-def test_xla_compiles_it():
+def test_dropout_compiles_with_xla():
     layer = Dropout(0.3, seed=5)
 
     @tf.function(jit_compile=True)
@@ -91,7 +91,7 @@ def test_xla_compiles_it():
     np.testing.assert_allclose(np.unique(y), [0, 256 / (256 - 77)], rtol=1e-6)
 
 
-def test_what_is_asked_for_besides_is_keras_s():
+def test_noise_shape_and_rate_1_work_as_in_keras():
     rows = Dropout(0.5, noise_shape=(97, 1), seed=5)(tf.ones((97, 11)), training=True).numpy()
     assert (rows == rows[:, :1]).all() and len(np.unique(rows)) == 2
     assert not Dropout(1.0)(tf.ones((7, 11)), training=True).numpy().any()

@@ -12,7 +12,7 @@ V, D = 11, 7
 IDS = np.array([[5, 10, 3, 0], [2, 1, 0, 0], [7, 3, 10, 10]])
 
 
-def test_lookup_is_the_one_hot_vector_times_the_matrix_of_the_lecture():
+def test_lookup_is_the_scaled_one_hot_product():
     # A vocabulary of 4 and vectors of width 3: the one-hot row of id 2 picks the third row.
     embedding = TokenEmbedding(4, 3)
     embedding.build()
@@ -96,6 +96,6 @@ def test_mixed_precision_tells_large_ids_apart(policy):
         (11, "7", "d_model must be an integer of at least 1, got '7'"),
     ],
 )
-def test_bad_sizes_are_named(size, d_model, message):
+def test_error_names_a_bad_size(size, d_model, message):
     with pytest.raises(ValueError, match=message):
         TokenEmbedding(size, d_model)

@@ -118,7 +118,7 @@ def test_keras_file_gives_the_same_outputs(x, mask, kind, randomise, reload):
     np.testing.assert_array_equal(reload(model)([x, mask]), model([x, mask]))
 
 
-def test_bad_number_of_layers_is_named():
+def test_error_names_a_bad_number_of_layers():
     with pytest.raises(ValueError, match="num_layers must be an integer of at least 1, got 0"):
         Encoder(0, D, H, F)
 
@@ -133,7 +133,7 @@ def test_bad_number_of_layers_is_named():
         ({"norm": "both"}, "norm must be one of .* got 'both'"),
     ],
 )
-def test_bad_argument_is_named(kind, change, message):
+def test_error_names_a_bad_argument(kind, change, message):
     with pytest.raises(ValueError, match=message):
         make(kind, **change)
 
@@ -146,7 +146,7 @@ def test_dropout_inside_acts_in_training_only(kind, x, inside):
     assert np.abs(layer(x, training=True) - layer(x)).max() > 1e-3
 
 
-def test_a_stack_ends_with_a_norm_as_it_is_told(x):
+def test_last_norm_decides_whether_the_stack_has_a_final_norm(x):
     for norm, last, ends in (("post", None, False), ("post", True, True), ("pre", False, False)):
         encoder = make("stack", norm=norm, last_norm=last)
         encoder.build(x.shape)
@@ -156,7 +156,7 @@ def test_a_stack_ends_with_a_norm_as_it_is_told(x):
 
 
 @kinds
-def test_an_argument_that_there_is_not_is_named_with_what_was_meant(kind, x):
+def test_unknown_argument_error_suggests_the_intended_one(kind, x):
     with pytest.raises(TypeError, match="has no argument num_haeds: did you mean num_heads?"):
         make(kind, num_haeds=7)
     with pytest.raises(TypeError, match="has no argument attention_mask: "):
@@ -194,7 +194,7 @@ def test_classifier_of_the_docstring_learns_and_survives_a_keras_file(rng, reloa
 
 
 @pytest.mark.parametrize("layer, first", [(Encoder, ["num_layers"]), (EncoderLayer, [])])
-def test_help_shows_the_options_by_name(layer, first):
+def test_signature_lists_the_options_with_defaults(layer, first):
     parameters = inspect.signature(layer).parameters
     assert list(parameters)[: len(first) + 4] == [*first, "d_model", "num_heads", "d_ff", "dropout"]
     assert parameters["d_ff"].default is inspect.Parameter.empty

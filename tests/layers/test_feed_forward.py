@@ -42,12 +42,12 @@ def test_relu_by_hand():
         (13, 2.5, "d_ff must be an integer of at least 1, got 2.5"),
     ],
 )
-def test_bad_sizes_are_named(d_model, d_ff, message):
+def test_error_names_a_bad_size(d_model, d_ff, message):
     with pytest.raises(ValueError, match=message):
         FeedForward(d_model, d_ff)
 
 
-def test_bad_activation_is_named():
+def test_error_names_a_bad_activation():
     with pytest.raises(ValueError, match="activation must be one of .*'relu'.*, got 'tanh'"):
         FeedForward(D, F, "tanh")
 

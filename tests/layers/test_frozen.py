@@ -54,7 +54,7 @@ def test_a_frozen_part_of_a_layer_stays_frozen(again, part, tmp_path):
     assert not (part == "all" and any(moved))
 
 
-def test_a_clone_that_is_not_built_yet_keeps_what_is_frozen():
+def test_unbuilt_copy_keeps_its_frozen_layers():
     encoder = tfformer.Encoder(2, 12, 2, 13)
     encoder(np.ones((1, 3, 12), "float32"))
     encoder.layers[0].trainable = False
@@ -63,7 +63,7 @@ def test_a_clone_that_is_not_built_yet_keeps_what_is_frozen():
     assert unbuilt.get_config()["frozen"] == config["frozen"] == ["layer_0"]
 
 
-def test_a_part_that_is_thawed_again_trains(tmp_path):
+def test_unfrozen_layer_is_trainable_again(tmp_path):
     model = classifier()
     model.layers[2].layers[0].trainable = False
     after = saved(model, tmp_path)

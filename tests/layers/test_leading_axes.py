@@ -43,7 +43,7 @@ OPTIONS = [{}, {"positions": "rotary"}, {"positions": "alibi"}, {"positions": "r
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("options", [*OPTIONS, {"num_key_value_heads": 1}])
-def test_attention(pieces, causal, options, randomise):
+def test_self_attention_equals_each_piece_alone(pieces, causal, options, randomise):
     x, mask = pieces
     layer = tfformer.MultiHeadAttention(D, num_heads=2, **options)
     layer.build(x.shape)
@@ -55,7 +55,7 @@ def test_attention(pieces, causal, options, randomise):
     np.testing.assert_allclose(layer(x, mask=pairs, causal=causal), expected, atol=1e-5)
 
 
-def test_attention_to_another_sequence(pieces, rng, randomise):
+def test_cross_attention_equals_each_piece_alone(pieces, rng, randomise):
     x, _ = pieces
     value = rng.normal(size=(B, T, S, D)).astype("float32")
     value_mask = rng.random((B, T, S)) < 0.7
@@ -68,7 +68,7 @@ def test_attention_to_another_sequence(pieces, rng, randomise):
 
 @pytest.mark.parametrize("normalization", ["layer", "rms", "ada"])
 @pytest.mark.parametrize("causal", [False, True])
-def test_an_encoder(pieces, causal, normalization, randomise):
+def test_encoder_equals_each_piece_alone(pieces, causal, normalization, randomise):
     x, mask = pieces
     layer = tfformer.Encoder(2, D, num_heads=2, d_ff=13, normalization=normalization)
     layer.build(x.shape)
@@ -77,7 +77,7 @@ def test_an_encoder(pieces, causal, normalization, randomise):
     np.testing.assert_allclose(layer(x, mask=mask, causal=causal), expected, atol=1e-5)
 
 
-def test_a_decoder(pieces, rng, randomise):
+def test_decoder_equals_each_piece_alone(pieces, rng, randomise):
     x, mask = pieces
     memory = rng.normal(size=(B, T, S, D)).astype("float32")
     memory_mask = rng.random((B, T, S)) < 0.7
@@ -97,7 +97,7 @@ def test_positions_count_the_tokens_and_not_the_pieces(pieces, layer):
     np.testing.assert_allclose(layer(x), one_by_one(layer, x), atol=1e-6)
 
 
-def test_a_model_of_documents(rng):
+def test_model_of_documents_equals_each_piece_alone(rng):
     """Keras propagates the mask from the ids; `TimeDistributed` gives the same."""
     ids = rng.integers(1, 17, (B, 3, T))
     ids[0, :, 3:] = 0
@@ -121,7 +121,7 @@ def test_a_mask_that_does_not_fit_is_refused(pieces, shape):
         encoder(x, mask=np.ones(shape, bool))
 
 
-def test_pairs_are_no_mask_of_an_encoder(rng):
+def test_encoder_refuses_a_mask_of_pairs(rng):
     x = rng.normal(size=(B, T, D)).astype("float32")
     with pytest.raises(
         ValueError, match=r"mask must be \[B, T\] for an input of .*, got \(2, 5, 5"

@@ -29,7 +29,7 @@ def test_causal_mask_of_a_length_known_only_in_the_graph():
     np.testing.assert_array_equal(mask(tf.constant(5)), np.tri(5, dtype=bool))
 
 
-def test_nothing_to_hide_is_no_mask():
+def test_attention_mask_without_arguments_is_none():
     assert attention_mask() is None
 
 
@@ -39,18 +39,18 @@ def test_padding_alone_broadcasts_over_heads_and_queries():
     np.testing.assert_array_equal(np.broadcast_to(mask, (3, 2, 7, 5))[:, 1, 6], IDS != 0)
 
 
-def test_causality_alone_is_a_square():
+def test_causal_mask_alone_is_a_lower_triangle():
     np.testing.assert_array_equal(attention_mask(causal_length=5), np.tri(5, dtype=bool))
 
 
-def test_padding_and_causality_both_hide():
+def test_padding_and_causal_masks_are_combined():
     mask = attention_mask(padding_mask(IDS), causal_length=5)
     expected = np.tri(5, dtype=bool)[None] & (IDS != 0)[:, None, :]
     assert mask.shape == (3, 1, 5, 5)
     np.testing.assert_array_equal(mask[:, 0], expected)
 
 
-def test_pairs_hide_beside_padding_and_the_future(rng):
+def test_pair_mask_is_combined_with_padding_and_causal_masks(rng):
     pairs = rng.random((3, 5, 5)) < 0.5
     mask = attention_mask(padding_mask(IDS), 5, pairs)
     expected = pairs & (IDS != 0)[:, None] & np.tri(5, dtype=bool)

@@ -47,7 +47,7 @@ def changed_model(form, rng, vocabulary_size=V):
     "equation, shape, size",
     [(None, D, 13), ("abc,cde->abde", (None, 2, 7), D), ("abcd,cde->abe", (None, D), 22)],
 )
-def test_rows_of_one_give_the_rows_of_the_matrix(form, equation, shape, size, rng):
+def test_float_matrix_equals_the_outputs_for_one_hot_rows(form, equation, shape, size, rng):
     """For an input that is 1 at one position and 0 elsewhere, a layer gives a row of its matrix.
     Such an input is quantized without an error."""
     rows = np.eye(D, dtype="float32")[None]  # [1, D, D]
@@ -66,7 +66,7 @@ def test_rows_of_one_give_the_rows_of_the_matrix(form, equation, shape, size, rn
     )
 
 
-def test_a_form_that_cannot_be_read_is_named():
+def test_error_names_an_unsupported_quantization():
     layer = keras.layers.Dense(3, dtype=keras.DTypePolicy("float32"))
     layer.build((None, 5))
     layer.quantize("int8")
@@ -76,7 +76,7 @@ def test_a_form_that_cannot_be_read_is_named():
 
 
 @pytest.mark.parametrize("form", slow_or_nightly(FORMS, ["int8 lora"]))
-def test_search_reads_the_matrices_as_the_model_does(form, rng):
+def test_search_log_probs_equal_the_changed_model(form, rng):
     """The search's log-probability is the model's own; in int8 the inputs of layers are rounded
     too."""
     model = changed_model(form, rng)
@@ -92,7 +92,7 @@ def test_search_reads_the_matrices_as_the_model_does(form, rng):
 
 
 @pytest.mark.parametrize("form", slow_or_nightly(FORMS, ["int8 lora"]))
-def test_a_changed_model_is_saved_with_the_matrices_that_it_computes_with(form, rng, tmp_path):
+def test_quantized_or_lora_model_is_saved_as_plain_float_matrices(form, rng, tmp_path):
     tokenizer = tfformer.Tokenizer.train(["ein Haus", "a house"], vocabulary_size=280)
     model = changed_model(form, rng, tokenizer.source_vocabulary_size)
     tfformer.save(tmp_path / "run", model, tokenizer)
@@ -103,7 +103,7 @@ def test_a_changed_model_is_saved_with_the_matrices_that_it_computes_with(form, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_changed_layer_of_keras_hub_is_bridged(form, rng):
+def test_quantized_or_lora_keras_hub_layer_is_converted(form, rng):
     hub = pytest.importorskip("keras_hub", reason="needs the extra keras-nlp")
     theirs = hub.layers.TransformerEncoder(intermediate_dim=13, num_heads=2)
     x = rng.normal(size=(3, 5, D)).astype("float32")
@@ -119,7 +119,7 @@ def test_a_changed_layer_of_keras_hub_is_bridged(form, rng):
         tfformer.to_keras_hub(ours, theirs)
 
 
-def test_a_matrix_has_its_float_shape_and_the_path_of_its_variable(rng):
+def test_matrix_of_a_changed_layer_has_its_float_shape_and_path(rng):
     for form in ("int4", "lora"):
         layer = keras.layers.Dense(13, name="inner")
         layer.build((None, D))

@@ -33,7 +33,7 @@ def gradients(layer, x, upstream, training=True):
     return y, *tape.gradient(y, sources, output_gradients=upstream)
 
 
-def test_it_is_the_formula(rng):
+def test_layer_norm_equals_the_formula(rng):
     layer, _ = pair(rng, "float64")
     x = rng.normal(size=(5, 7, 11))
     gain, bias = layer.get_weights()
@@ -45,7 +45,7 @@ def test_it_is_the_formula(rng):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 2e-5)])
 @pytest.mark.parametrize("shape", [(7,), (3, 5)])
-def test_its_gradient_is_that_of_its_terms(rng, dtype, tolerance, shape):
+def test_gradient_equals_keras_layer_norm(rng, dtype, tolerance, shape):
     ours, keras_layer = pair(rng, dtype)
     x, upstream = (tf.constant(3 + rng.normal(size=(*shape, 11)), dtype) for _ in range(2))
     expected = gradients(keras_layer, x, upstream, training=None)
@@ -68,7 +68,7 @@ def test_half_precision_is_computed_in_float32(rng, dtype):
 
 
 @pytest.mark.slow
-def test_xla_compiles_its_gradient(rng):
+def test_xla_gradient_equals_the_eager_gradient(rng):
     ours, _ = pair(rng, "float32")
     x, upstream = (tf.constant(rng.normal(size=(7, 11)), "float32") for _ in range(2))
     expected = gradients(ours, x, upstream)
@@ -77,7 +77,7 @@ def test_xla_compiles_its_gradient(rng):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-def test_of_every_layer_it_takes_what_it_can_keep_to():
+def test_layer_norm_keeps_keras_arguments_and_refuses_axis():
     layer = LayerNorm(epsilon=1e-3, dtype="mixed_bfloat16", name="norm")
     copy = LayerNorm.from_config(layer.get_config())
     assert (copy.epsilon, copy.name, copy.compute_dtype) == (1e-3, "norm", "bfloat16")
@@ -107,7 +107,7 @@ assert len(found[0]) == 4
 
 
 @pytest.mark.slow
-def test_its_gradient_is_the_same_on_jax():
+def test_gradient_is_the_same_on_jax():
     pytest.importorskip("jax")
     environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
     subprocess.run(
@@ -121,7 +121,7 @@ def test_its_gradient_is_the_same_on_jax():
 # Other norms.
 
 
-def test_the_others_are_their_formulas(rng):
+def test_simple_ada_and_rms_norm_equal_their_formulas(rng):
     x = 2 + rng.normal(size=(5, 7, 11))
     y = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3)
     rms = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3)
@@ -129,7 +129,7 @@ def test_the_others_are_their_formulas(rng):
         np.testing.assert_allclose(kind(1e-3, dtype="float64")(x), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_the_factor_of_adanorm_is_a_constant_to_the_gradient(rng):
+def test_adanorm_gradient_treats_its_factor_as_constant(rng):
     """Xu et al. 2019: the factor of y counts as a constant in the gradient."""
     x = tf.constant(rng.normal(size=(5, 11)))
     simple, ada = SimpleNorm(dtype="float64"), AdaNorm(dtype="float64")
@@ -141,7 +141,7 @@ def test_the_factor_of_adanorm_is_a_constant_to_the_gradient(rng):
     np.testing.assert_allclose(tape.gradient(z, x, output_gradients=upstream), expected, atol=1e-12)
 
 
-def test_batchnorm_is_of_each_feature_over_the_tokens(rng):
+def test_batchnorm_normalizes_each_feature_over_the_tokens(rng):
     x, mask = rng.normal(size=(5, 7, 11)), rng.random((5, 7)) < 0.6
     layer = BatchNorm(dtype="float64")
     tokens = x[mask]
@@ -158,7 +158,7 @@ def test_batchnorm_is_of_each_feature_over_the_tokens(rng):
 
 
 @pytest.mark.parametrize("kind", ["batch", "layer"])
-def test_batchnorm_alone_sees_the_other_sentences(kind, rng):
+def test_only_batchnorm_depends_on_other_sentences(kind, rng):
     """So in training it also sees later words: it is no norm for a decoder."""
     x = rng.normal(size=(3, 5, 14)).astype("float32")
     layer = EncoderLayer(14, 2, 11, dropout=0.0, normalization=kind)
@@ -169,7 +169,7 @@ def test_batchnorm_alone_sees_the_other_sentences(kind, rng):
     assert (np.abs(other[0] - y[0]).max() > 1e-2) == (kind == "batch")
 
 
-def test_batchnorm_of_packed_rows_is_that_of_padded_ones(rng):
+def test_batchnorm_of_packed_rows_equals_padded_rows(rng):
     x, mask = rng.normal(size=(3, 5, 14)).astype("float32"), np.ones((3, 5), bool)
     mask[1, 2:] = mask[2, 4:] = False
     padded, packed = (EncoderLayer(14, 2, 11, dropout=0.0, normalization="batch") for _ in "ab")
@@ -195,7 +195,7 @@ def test_batchnorm_of_packed_rows_is_that_of_padded_ones(rng):
 
 @pytest.mark.parametrize("kind", [SimpleNorm, AdaNorm, RMSNorm, BatchNorm])
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_theirs_too_is_computed_in_float32(kind, policy, rng):
+def test_other_norms_in_half_precision_are_computed_in_float32(kind, policy, rng):
     x = tf.cast(300 + rng.normal(size=(5, 127)), policy.removeprefix("mixed_"))
     expected = kind()(tf.cast(x, tf.float32), training=True)
     y = kind(dtype=policy)(x, training=True)
@@ -203,7 +203,7 @@ def test_theirs_too_is_computed_in_float32(kind, policy, rng):
     np.testing.assert_allclose(tf.cast(y, tf.float32), expected, atol=0.03)
 
 
-def test_another_norm_is_named():
+def test_unknown_normalization_is_refused():
     with pytest.raises(ValueError, match="normalization must be one of .* got 'group'"):
         norm_of("group", 1e-6)
     with pytest.raises(ValueError, match="normalization must be one of .* got 'group'"):
@@ -225,7 +225,7 @@ def test_averages_of_batchnorm_are_kept_in_float32(policy, rng):
     np.testing.assert_allclose(layer.moving_variance, np.var(x, axis=0), rtol=0.08)
 
 
-def test_a_batch_without_tokens_leaves_the_averages_and_so_does_a_frozen_layer(rng):
+def test_empty_batch_or_frozen_layer_leaves_the_moving_averages(rng):
     layer = BatchNorm()
     x = rng.normal(size=(3, 5, 7)).astype("float32")
     layer(x, mask=np.zeros((3, 5), bool), training=True)

@@ -41,7 +41,7 @@ def attended(attention):
     return np.einsum("bts,bsv->btv", attention, np.eye(V)[IDS])
 
 
-def test_it_is_the_mixture_that_a_loop_over_the_places_gives(x, attention, randomise):
+def test_mixture_equals_a_loop_over_positions(x, attention, randomise):
     layer = made(randomise, use_bias=True)
     logits = layer(x, attention=attention, source_ids=IDS[:, None])
     assert logits.shape == (B, T, V) and logits.dtype == "float32"
@@ -54,9 +54,7 @@ def test_it_is_the_mixture_that_a_loop_over_the_places_gives(x, attention, rando
     np.testing.assert_allclose(tf.nn.softmax(logits), tf.exp(logits), rtol=1e-5)
 
 
-def test_with_the_gate_open_it_generates_and_with_the_gate_closed_it_copies(
-    x, attention, randomise
-):
+def test_open_gate_generates_and_closed_gate_copies(x, attention, randomise):
     seen = {"attention": attention, "source_ids": IDS[:, None]}
     layer = made(randomise, gate=99.0)
     expected = tf.nn.log_softmax(Dense.call(layer, tf.constant(x)))
@@ -76,7 +74,7 @@ def test_gradients_are_finite_where_nothing_is_copied(x, attention, randomise):
         assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
 
 
-def test_tied_it_has_the_transpose_of_the_embedding(x, attention, randomise):
+def test_tied_layer_uses_the_transposed_embedding(x, attention, randomise):
     embedding = TokenEmbedding(V, D)
     embedding.build((None, None))
     randomise(embedding)
@@ -95,7 +93,7 @@ def test_in_mixed_precision_its_logits_are_float32(x, attention):
 
 
 @pytest.mark.parametrize("missing", ["attention", "source_ids"])
-def test_what_it_copies_from_must_be_given(x, attention, missing):
+def test_missing_attention_or_source_ids_is_refused(x, attention, missing):
     seen = {"attention": attention, "source_ids": IDS[:, None]}
     del seen[missing]
     message = f"attention and source_ids must be given .* got no {missing}"
@@ -103,7 +101,7 @@ def test_what_it_copies_from_must_be_given(x, attention, missing):
         PointerGenerator(V)(x, **seen)
 
 
-def test_from_its_configuration_it_is_the_same(x):
+def test_layer_is_restored_from_its_configuration(x):
     layer = PointerGenerator(V, use_bias=True, name="pointer")
     again = PointerGenerator.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()

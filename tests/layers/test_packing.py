@@ -42,7 +42,7 @@ def dense(gradient):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_logits_and_gradients_are_those_of_the_padded_batch(randomise, batch, variant):
+def test_packed_logits_and_gradients_equal_the_padded_batch(randomise, batch, variant):
     model = randomise(make(variant))
     inputs, labels = batch
     packed, packed_labels = without_padding(inputs, labels)
@@ -59,7 +59,7 @@ def test_logits_and_gradients_are_those_of_the_padded_batch(randomise, batch, va
         np.testing.assert_allclose(dense(a), dense(b), atol=1e-5, rtol=1e-3, err_msg=variable.path)
 
 
-def test_places_of_padding_behind_the_tokens_change_nothing(randomise, batch):
+def test_padding_places_after_the_tokens_change_nothing(randomise, batch):
     """So a compiler can get the same number of positions for each batch."""
     model = randomise(make())
     inputs, labels = batch
@@ -84,7 +84,7 @@ def test_a_batch_of_padding_alone_has_no_loss_and_no_gradient(randomise, batch):
 
 
 @pytest.mark.parametrize(("tokens", "kept"), [(0, 16), (1, 16), (16, 16), (17, 32), (33, 35)])
-def test_few_numbers_of_tokens_are_met(tokens, kept):
+def test_packed_length_is_padded_to_a_multiple_of_16(tokens, kept):
     """Padding after the tokens, up to a multiple of 16, if there is any."""
     ids = np.zeros(35, "int32")
     ids[3 * np.arange(tokens) % 35] = 7
@@ -98,7 +98,7 @@ def test_few_numbers_of_tokens_are_met(tokens, kept):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("passes", [1, 2])
-def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
+def test_parts_packed_separately_train_as_the_whole_batch(randomise, batch, passes):
     """Each part packed separately, in two passes, one part with padding only: equal to the whole
     batch."""
     inputs, labels = ({k: v[:4] for k, v in batch[0].items()}, batch[1][:4])
@@ -138,7 +138,7 @@ def test_no_position_sees_a_later_token(randomise, batch):
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_comes_near(randomise, batch, dtype):
+def test_half_precision_is_close_to_float32(randomise, batch, dtype):
     model = randomise(make())
     half = make(dtype=dtype)
     half.set_weights(model.get_weights())

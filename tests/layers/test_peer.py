@@ -41,7 +41,7 @@ def decoder_of(norm, *memory_shape, **changes):
 
 @both_norms
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
-def test_encoder_layer(norm, activation, x, randomise):
+def test_encoder_layer_equals_kerashub_in_both_directions(norm, activation, x, randomise):
     theirs = randomise(encoder_of(norm, activation=activation))
     ours = tfformer.from_keras_hub(theirs)
     assert (ours.dropout, ours.attention_dropout, ours.epsilon) == (0.1, 0.1, 1e-4)
@@ -53,7 +53,7 @@ def test_encoder_layer(norm, activation, x, randomise):
 
 
 @both_norms
-def test_decoder_layer(norm, x, memory, randomise):
+def test_decoder_layer_equals_kerashub_in_both_directions(norm, x, memory, randomise):
     theirs = randomise(decoder_of(norm, (None, None, D)))
     ours = tfformer.from_keras_hub(theirs)
     x = x[:, :T]
@@ -73,7 +73,7 @@ def test_a_decoder_without_a_memory_is_a_causal_encoder_layer(x, randomise):
     oracle.assert_close(again(x), ours(x, causal=True))
 
 
-def test_keys_and_values_of_every_head_are_those_of_kerashub_and_of_fewer_are_not(x, randomise):
+def test_only_full_multi_head_attention_converts_to_kerashub(x, randomise):
     for count in (H, 1):
         ours = EncoderLayer(D, H, D_FF, epsilon=1e-4, num_key_value_heads=count)
         ours.build(x.shape)
@@ -86,7 +86,7 @@ def test_keys_and_values_of_every_head_are_those_of_kerashub_and_of_fewer_are_no
                 tfformer.to_keras_hub(ours, encoder_of("post"))
 
 
-def test_layers_that_do_not_compute_the_same_are_refused():
+def test_incompatible_layers_are_refused():
     ours = EncoderLayer(D, H, D_FF, epsilon=1e-4)
     with pytest.raises(ValueError, match="layer must be a built EncoderLayer"):
         tfformer.to_keras_hub(ours, encoder_of("post"))
@@ -117,14 +117,14 @@ def test_layers_that_do_not_compute_the_same_are_refused():
         tfformer.from_keras_hub(odd)
 
 
-def test_sinusoidal_positions():
+def test_sinusoidal_positions_equal_kerashub():
     x = np.zeros((B, T, D), "float32")
     expected = keras_nlp.layers.SinePositionEncoding()(x)
     oracle.assert_close(SinusoidalPositionalEncoding(D)(x), expected)
 
 
 @pytest.mark.slow
-def test_our_layers_behind_their_embedding(rng, reload):
+def test_encoder_after_a_keras_nlp_embedding_uses_its_mask_and_trains(rng, reload):
     """In one functional model, our layers get its mask; the model is trained, saved and loaded."""
     embedding = keras_nlp.layers.TokenAndPositionEmbedding(17, S, D, mask_zero=True)
     ids = keras.Input([S], dtype="int32")

@@ -75,7 +75,7 @@ both = pytest.mark.parametrize("name", ["sinusoidal", "learned"])
 
 
 @both
-def test_start_numbers_the_first_position(name, x):
+def test_start_offsets_the_positions(name, x):
     layer = make(name)
     long = layer(np.zeros((1, M, D)))
     for start in (0, 1, M - T):
@@ -85,7 +85,7 @@ def test_start_numbers_the_first_position(name, x):
 
 
 @both
-def test_length_known_only_in_the_graph(name, x):
+def test_dynamic_length_and_start_give_the_same_output(name, x):
     layer = make(name)
     expected = layer(x)
     graph = tf.function(
@@ -134,7 +134,7 @@ def test_learned_layer_refuses_a_sequence_known_to_be_too_long():
         layer(np.zeros((B, M - 1, D)), start=2)
 
 
-def test_learned_layer_repeats_the_last_vector_behind_the_end():
+def test_learned_layer_repeats_the_last_vector_after_the_end():
     layer = LearnedPositionalEmbedding(M, D)
     layer.build()
     graph = tf.function(layer, input_signature=[tf.TensorSpec((None, None, D))])
@@ -151,7 +151,7 @@ def test_learned_layer_repeats_the_last_vector_behind_the_end():
         (-2, "d_model must be an integer of at least 1, got -2"),
     ],
 )
-def test_sinusoidal_layer_names_a_bad_width(d_model, message):
+def test_sinusoidal_layer_refuses_a_bad_width(d_model, message):
     with pytest.raises(ValueError, match=message):
         SinusoidalPositionalEncoding(d_model)
 
@@ -163,7 +163,7 @@ def test_sinusoidal_layer_names_a_bad_width(d_model, message):
         (11, None, "d_model must be an integer of at least 1, got None"),
     ],
 )
-def test_learned_layer_names_bad_sizes(positions, d_model, message):
+def test_learned_layer_refuses_bad_sizes(positions, d_model, message):
     with pytest.raises(ValueError, match=message):
         LearnedPositionalEmbedding(positions, d_model)
 

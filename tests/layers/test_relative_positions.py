@@ -25,7 +25,7 @@ def heads(rng):
     return rng.normal(size=(B, H, T, K)).astype("float32")
 
 
-def test_a_pair_is_turned_by_its_angle():
+def test_rotary_turns_each_pair_by_its_angle():
     """K = 4: the second pair turns by 10000^(-2/4) = 1/100 for each position."""
     x = np.tile([1.0, 0.0], 2)[None].repeat(3, axis=0)
     angles = np.outer([0, 1, 5], [1, 0.01])
@@ -33,7 +33,7 @@ def test_a_pair_is_turned_by_its_angle():
     np.testing.assert_allclose(Rotary(4).turned(x, np.array([0, 1, 5])), expected, atol=1e-6)
 
 
-def test_rotary_positions_are_those_of_keras_hub(heads):
+def test_rotary_positions_equal_keras_hub(heads):
     """KerasHub rotates feature i with feature i + K / 2; ours, as in the paper, with its
     neighbour."""
     ours = Rotary(K).turned(heads, np.arange(T))
@@ -43,7 +43,7 @@ def test_rotary_positions_are_those_of_keras_hub(heads):
     np.testing.assert_allclose(ours[..., 1::2], theirs[..., K // 2 :], atol=1e-5)
 
 
-def test_frequencies_of_an_extended_model_are_those_of_llama():
+def test_extended_rotary_frequencies_follow_llama():
     """Fast pairs are unchanged, slow ones are divided, those between are interpolated."""
     options = {"base": 50.0, "factor": 8.0, "length": 100}
     x = np.tile([1.0, 0.0], K // 2)[None, None].repeat(T, axis=1)
@@ -55,7 +55,7 @@ def test_frequencies_of_an_extended_model_are_those_of_llama():
 
 
 @pytest.mark.parametrize("shift", [1, 13])
-def test_a_product_of_turned_vectors_tells_their_distance_alone(heads, shift):
+def test_rotary_scores_depend_only_on_the_distance(heads, shift):
     rotary, positions = Rotary(K), np.arange(T)
     queries, keys = heads, heads[::-1]
 
@@ -67,13 +67,13 @@ def test_a_product_of_turned_vectors_tells_their_distance_alone(heads, shift):
     assert np.abs(scores(0) - queries @ np.swapaxes(keys, -1, -2)).max() > 0.1
 
 
-def test_slopes_of_the_paper():
+def test_alibi_slopes_equal_the_paper():
     """For 8 heads: 1/2, 1/4, ..., 1/256."""
     np.testing.assert_allclose(Alibi(8).slopes.ravel(), [2.0**-n for n in range(1, 9)])
 
 
 @pytest.mark.parametrize("num_heads", [2, 8])
-def test_alibi_is_that_of_keras_hub(num_heads):
+def test_alibi_weights_equal_keras_hub(num_heads):
     """KerasHub adds the same value to all scores of a query, which the softmax removes."""
     zeros = np.zeros((1, num_heads, T, T), "float32")
     mask = np.tril(np.ones((T, T), bool))
@@ -82,14 +82,14 @@ def test_alibi_is_that_of_keras_hub(num_heads):
     np.testing.assert_allclose(*weights, atol=1e-6)
 
 
-def test_what_follows_has_the_slopes_in_reverse():
+def test_alibi_uses_reversed_slopes_for_later_positions():
     bias = Alibi(H).bias(np.arange(T), np.arange(T), causal=False).numpy()
     np.testing.assert_array_equal(np.triu(bias), np.triu(np.swapaxes(bias[::-1], 1, 2)))
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("buckets", "maximum"), [(32, 128), (8, 20)])
-def test_buckets_are_those_of_t5(causal, buckets, maximum):
+def test_relative_buckets_equal_t5(causal, buckets, maximum):
     distances = np.arange(-3 * maximum, 1 if causal else 3 * maximum, dtype="int32")
     theirs = T5MultiHeadAttention._relative_position_bucket(
         keras.ops.convert_to_tensor(distances), not causal, buckets, maximum
@@ -99,7 +99,7 @@ def test_buckets_are_those_of_t5(causal, buckets, maximum):
     assert 0 <= ours.min() and ours.max() == buckets - 1
 
 
-def test_a_bias_is_the_number_of_its_bucket_and_head(randomise):
+def test_relative_bias_is_looked_up_by_bucket_and_head(randomise):
     layer = RelativeBias(H, 8, 20)
     layer.build()
     randomise(layer)
@@ -112,7 +112,7 @@ def test_a_bias_is_the_number_of_its_bucket_and_head(randomise):
             np.testing.assert_allclose(bias[:, n, j], table[bucket])
 
 
-def test_beyond_the_last_bucket_all_distances_are_one(randomise):
+def test_distances_beyond_the_last_bucket_share_one_bias(randomise):
     layer = RelativeBias(H, 8, 20)
     layer.build()
     bias = randomise(layer).bias(np.array([0]), np.array([20, 21, 5000]), causal=False).numpy()
@@ -121,7 +121,7 @@ def test_beyond_the_last_bucket_all_distances_are_one(randomise):
 
 
 @kinds
-def test_order_is_seen_and_an_empty_beginning_is_not(kind, rng, randomise):
+def test_relative_positions_detect_order_but_ignore_leading_padding(kind, rng, randomise):
     """Attention without positions ignores the order. With these, exchanged words change the
     result, and a text that begins later in a row does not."""
     x = rng.normal(size=(B, T, D)).astype("float32")
@@ -154,7 +154,7 @@ def test_no_position_sees_a_later_one(kind, training, rng, randomise, same_dropo
 
 @kinds
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_comes_near(kind, policy, rng):
+def test_half_precision_is_close_to_float32(kind, policy, rng):
     x = rng.normal(size=(B, T, D)).astype("float32")
     whole, half = (
         EncoderLayer(D, H, 11, attention_positions=kind, dtype=d) for d in (None, policy)
@@ -167,7 +167,7 @@ def test_half_precision_comes_near(kind, policy, rng):
     assert all(variable.dtype == "float32" for variable in half.trainable_variables)
 
 
-def test_distances_are_of_the_key_from_the_query():
+def test_distance_is_key_minus_query_position():
     assert between(np.array([0, 2]), np.array([0, 1])).numpy().tolist() == [[0, 1], [-2, -1]]
 
 
@@ -189,12 +189,12 @@ def test_distances_are_of_the_key_from_the_query():
         ),
     ],
 )
-def test_what_cannot_be_is_named(make, message):
+def test_error_names_a_bad_option(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_angles_of_far_places_are_exact_in_float32(rng):
+def test_rotary_angles_of_far_positions_are_computed_in_float32(rng):
     """bfloat16 does not have all integers beyond 256."""
     x = np.array([[1.0, 0.0]])
     turned = Rotary(2).turned(tf.cast(x, tf.bfloat16), np.array([1001]))

@@ -11,7 +11,7 @@ IDS = {
 
 
 @pytest.mark.parametrize("tied", ["all", "none"])
-def test_the_mixture_is_that_of_the_logits_by_the_attention_of_the_pictures(tied, randomise):
+def test_mixture_equals_the_logits_and_copies_by_cross_attention(tied, randomise):
     model = randomise(make("silu", tie_embeddings=tied, copy=True))
     mixture = model.mixture(IDS)
     assert mixture.gate.shape == (2, 3) and mixture.generated.shape == (2, 3, VOCABULARY)
@@ -27,7 +27,7 @@ def test_the_mixture_is_that_of_the_logits_by_the_attention_of_the_pictures(tied
     np.testing.assert_allclose(mixture.copied, copied, atol=1e-6)
 
 
-def test_with_the_gate_closed_it_copies_and_with_the_gate_open_it_generates(randomise):
+def test_open_gate_generates_and_closed_gate_copies(randomise):
     model = randomise(make("silu", copy=True))
     gate = model.output_projection.gate
     for number, part in ((-99.0, "copied"), (99.0, "generated")):

@@ -74,7 +74,7 @@ def make(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_head_is_the_oracle_and_its_inference_layer(name, randomise, reload):
+def test_head_equals_the_oracle_and_its_inference_layer(name, randomise, reload):
     model = randomise(make(name))
     found = model(IDS)
     expected = CASES[name][3](model, IDS)
@@ -99,7 +99,7 @@ def test_a_head_is_the_oracle_and_its_inference_layer(name, randomise, reload):
     np.testing.assert_array_equal(reload(model)(IDS), found)
 
 
-def test_joined_texts_are_texts_alone(randomise):
+def test_packed_texts_give_the_same_logits_as_separate_texts(randomise):
     """For a masked language model: both directions are visible, neighbouring texts are not."""
     model = randomise(make("tied"))
     joined = {
@@ -116,7 +116,7 @@ def test_joined_texts_are_texts_alone(randomise):
 
 
 @pytest.mark.slow
-def test_a_span_learns_by_a_plain_fit():
+def test_span_reader_learns_with_plain_fit():
     """The answer is the token of the question, at any position."""
     rng = np.random.default_rng(5)
     texts = np.array([rng.permutation(np.arange(4, 12))[:5] for _ in range(160)])

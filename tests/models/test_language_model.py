@@ -77,7 +77,7 @@ def test_logits_see_neither_the_future_nor_padding(variant, ids, rng, model_of):
 
 
 @variants
-def test_joined_texts_are_texts_alone(variant, ids, model_of):
+def test_packed_texts_give_the_same_logits_as_separate_texts(variant, ids, model_of):
     """Logits, loss and all gradients; a text does not see earlier texts of its row."""
     model = model_of(variant)
     first, second, third = ids[1], ids[0, :5], ids[2, :2]
@@ -110,7 +110,7 @@ def test_joined_texts_are_texts_alone(variant, ids, model_of):
 
 
 @variants
-def test_all_positions_at_once_are_token_by_token(variant, ids, model_of):
+def test_inference_of_whole_texts_equals_token_by_token(variant, ids, model_of):
     """The inference layers: a whole text, a prompt in one pass, then one token at a time."""
     model = model_of(variant)
     inference = LanguageModelInference(*fuse(model, 23))
@@ -137,7 +137,7 @@ def test_all_positions_at_once_are_token_by_token(variant, ids, model_of):
 
 
 @pytest.mark.parametrize("search", ["beam", "greedy", "sample", "exhaustive"])
-def test_generating_is_generating_by_the_plain_function(search, model_of):
+def test_cached_generation_equals_uncached_generation(search, model_of):
     """Cached = uncached; prompts of unequal lengths = each alone."""
     model = model_of("paper")
     options = {
@@ -161,7 +161,7 @@ def test_generating_is_generating_by_the_plain_function(search, model_of):
 
 
 @pytest.mark.slow
-def test_fit_learns_and_a_saved_model_is_the_same(tmp_path, rng):
+def test_fit_learns_and_the_saved_model_gives_the_same_logits(tmp_path, rng):
     """Each id is followed by the next."""
     starts = rng.integers(4, V - T, size=(64, 1))
     texts = np.concatenate([np.full((64, 1), 2), starts + np.arange(T)], axis=1)
@@ -188,7 +188,7 @@ def test_other_inputs_are_refused(inputs, message, model_of):
         model_of("paper")(inputs)
 
 
-def test_what_generate_needs_of_a_model_is_said(model_of):
+def test_generate_refuses_a_source_too_many_tokens_or_other_ids(model_of):
     model = model_of("learned")
     with pytest.raises(ValueError, match="a LanguageModel has no source: source_ids must be None"):
         tfformer.generate(model, source_ids=[[5, 3]], prompt=[[2]])
@@ -207,6 +207,6 @@ def test_what_generate_needs_of_a_model_is_said(model_of):
         ({"num_encoder_layers": 2}, "got also \\['num_encoder_layers'\\]"),
     ],
 )
-def test_a_configuration_says_what_is_wrong(changes, message):
+def test_wrong_configuration_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         LanguageModelConfig.from_dict({"vocabulary_size": V, **changes})

@@ -88,7 +88,7 @@ def test_padding_and_batch_mates_change_nothing(variant, model_of):
 
 
 @masked
-def test_every_place_sees_every_other_and_the_length_sees_none(variant, model_of):
+def test_tokens_depend_on_all_positions_and_the_length_on_none(variant, model_of):
     """This would be an error in a causal decoder. And if the length saw the target, nothing
     would be left to predict."""
     model = model_of(variant)
@@ -103,7 +103,7 @@ def test_every_place_sees_every_other_and_the_length_sees_none(variant, model_of
 
 
 @variants
-def test_the_inference_layers_are_the_model(variant, model_of):
+def test_inference_layers_equal_the_model(variant, model_of):
     model = model_of(variant)
     inference_layer, weights = fuse(model, K * S)
     inference = ParallelInference(inference_layer, weights)
@@ -121,7 +121,7 @@ def test_the_inference_layers_are_the_model(variant, model_of):
     np.testing.assert_allclose(found.numpy()[real], expected[real], atol=1e-5, rtol=1e-4)
 
 
-def test_the_length_is_not_smoothed_and_all_else_is(model_of):
+def test_length_loss_is_not_smoothed_and_token_loss_is(model_of):
     model = model_of("mask-predict")
     logits = model(inputs_of(model)).numpy()
     labels = np.concatenate([[[3], [2 * N + 1], [1]], np.where(TARGET == 2, 5, 0)], axis=1)
@@ -137,7 +137,7 @@ def test_the_length_is_not_smoothed_and_all_else_is(model_of):
     assert float(SmoothedCrossEntropy()(labels, logits)) > 100
 
 
-def test_a_saved_model_is_the_same(model_of, reload):
+def test_reloaded_model_gives_the_same_logits(model_of, reload):
     model = model_of("ctc")
     again = reload(model)
     assert again.config == model.config
@@ -154,12 +154,12 @@ def test_a_saved_model_is_the_same(model_of, reload):
         ({"copy": True}, "fields must be among"),
     ],
 )
-def test_what_cannot_be_configured_is_said(changes, message):
+def test_wrong_configuration_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         NonAutoregressiveConfig.preset("test", V, **changes)
 
 
-def test_what_cannot_be_called_is_said(model_of):
+def test_wrong_inputs_are_refused(model_of):
     model = model_of("mask-predict")
     with pytest.raises(
         ValueError, match=r"inputs must be a dict of \['source_ids', 'target_ids'\]"

@@ -134,7 +134,7 @@ def test_padding_and_batch_mates_change_nothing(variant, inputs, model_of):
 
 
 @variants
-def test_step_by_step_is_the_whole_in_whatever_place_it_stands(variant, inputs, rng, model_of):
+def test_steps_equal_the_whole_model_when_beams_are_permuted(variant, inputs, rng, model_of):
     """When a hypothesis moves among the beams, its state moves too."""
     model = model_of(variant)
     beams = rng.integers(4, V, (B, W, T)).astype("int32")
@@ -146,7 +146,7 @@ def test_step_by_step_is_the_whole_in_whatever_place_it_stands(variant, inputs, 
 
 
 @variants
-def test_every_weight_has_a_gradient_and_a_file_gives_it_back(variant, model_of, inputs, reload):
+def test_every_weight_has_a_gradient_and_is_restored_from_a_file(variant, model_of, inputs, reload):
     model = model_of(variant)
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(inputs) ** 2)
@@ -159,7 +159,7 @@ def test_every_weight_has_a_gradient_and_a_file_gives_it_back(variant, model_of,
 
 @variants
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
-def test_in_half_precision_it_is_nearly_the_same(variant, dtype, model_of, inputs):
+def test_half_precision_is_close_to_float32(variant, dtype, model_of, inputs):
     model = model_of(variant)
     half = Recurrent(model.config, dtype=dtype)
     half(inputs)
@@ -168,7 +168,7 @@ def test_in_half_precision_it_is_nearly_the_same(variant, dtype, model_of, input
     assert np.abs(near - whole).max() < 0.05 * np.abs(whole).max()
 
 
-def test_what_says_nothing_to_it_is_refused():
+def test_unsupported_options_are_refused():
     for change in ({"norm": "pre"}, {"attention_positions": "rotary"}, {"share_halves": True}):
         (name,) = change
         with pytest.raises(ValueError, match=name):
@@ -178,7 +178,7 @@ def test_what_says_nothing_to_it_is_refused():
     assert RecurrentConfig(V, d_model=300).d_model == 300  # there are no heads
 
 
-def test_a_run_is_served_here_and_not_exported(tmp_path, capsys):
+def test_recurrent_run_translates_but_is_not_exported(tmp_path, capsys):
     tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
     size = tokenizer.source_vocabulary_size
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}

@@ -70,7 +70,7 @@ def test_no_text_depends_on_padding_or_batch_mates(variant, ids, model_of):
 
 
 @variants
-def test_the_inference_layers_are_the_model(variant, ids, model_of):
+def test_inference_layers_equal_the_model(variant, ids, model_of):
     model = model_of(variant)
     inference = TextEncoderInference(*fuse(model, 11))
     np.testing.assert_allclose(inference(ids), model(ids), atol=1e-5, rtol=1e-4)
@@ -93,19 +93,19 @@ def test_pieces_by_hand():
     assert pieces.shape == (3, 1, 4) and real.numpy().all()
 
 
-def test_a_text_that_is_no_longer_than_a_piece_is_read_at_once(ids, randomise):
+def test_text_no_longer_than_a_piece_gives_the_same_logits(ids, randomise):
     whole, cut = make("mean"), make("mean", piece_length=S)
     cut.set_weights(randomise(whole).get_weights())
     oracle.assert_close(cut(ids), whole(ids))
 
 
-def test_a_row_of_padding_is_a_number(model_of):
+def test_row_of_only_padding_gives_finite_logits(model_of):
     for variant in VARIANTS:
         assert np.isfinite(model_of(variant)(np.zeros((2, 3), "int32"))).all()
 
 
 @pytest.mark.slow
-def test_fit_learns_and_a_saved_model_is_the_same(reload, rng):
+def test_fit_learns_and_the_saved_model_gives_the_same_logits(reload, rng):
     """The label of a text is given by one of its tokens."""
     ids = rng.integers(9, V, size=(96, 6)).astype("int32")
     labels = rng.integers(1, C + 1, size=(96, 1))
@@ -145,11 +145,11 @@ def test_loss_and_metrics_are_those_of_numpy(rng):
 
 
 @pytest.mark.parametrize("wrong", [-1, C + 1])
-def test_a_label_that_is_none_makes_the_loss_nan(wrong):
+def test_label_out_of_range_makes_the_loss_nan(wrong):
     assert np.isnan(LabelCrossEntropy()(np.array([[wrong]]), np.zeros((1, C), "float32")))
 
 
-def test_what_is_no_input_is_refused():
+def test_wrong_inputs_and_options_are_refused():
     model = make()
     with pytest.raises(ValueError, match=r"inputs must be ids \[B, S\] or .*'texts'"):
         model({"ids": np.ones((1, 2), int), "texts": np.ones((1, 2), int)})
@@ -170,7 +170,7 @@ def test_what_is_no_input_is_refused():
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_is_near(ids, dtype, model_of):
+def test_half_precision_is_close_to_float32(ids, dtype, model_of):
     model = Classifier(make("mean").config, dtype=dtype)
     model.set_weights(model_of("mean").get_weights())
     found = tf.cast(model(ids), tf.float32)

@@ -217,7 +217,7 @@ def test_tied_matrices_are_one_variable(tied, matrices):
     assert len(model.output_projection.weights) == (tied == "none")
 
 
-def test_other_inputs_and_no_configuration_are_named(inputs, model_of):
+def test_wrong_inputs_and_wrong_configuration_are_refused(inputs, model_of):
     ids = inputs["source_ids"]
     for given, said in (([ids, ids], "list"), ({"source": ids, "target_ids": ids}, "'source'")):
         with pytest.raises(ValueError, match=f'inputs must be .*"target_ids": .*, got .*{said}'):
@@ -235,7 +235,7 @@ def test_a_model_that_copies_needs_the_ids_of_the_source(inputs):
         make("silu", tie_embeddings="none", target_vocabulary_size=V + 2)
 
 
-def test_stacks_differ_in_depth_and_vocabularies_in_size(inputs):
+def test_encoder_and_decoder_may_differ_in_depth_and_vocabulary(inputs):
     model = make(
         target_vocabulary_size=23, num_encoder_layers=3, num_decoder_layers=1, activation="relu"
     )
@@ -292,7 +292,7 @@ def compiled(**changes):
 
 
 @pytest.mark.slow
-def test_fit_learns_and_the_file_gives_the_same_model_back(rng, reload):
+def test_fit_learns_and_the_reloaded_model_trains_the_same(rng, reload):
     keras.utils.set_random_seed(3)
     model = compiled(dropout=0.0)
     inputs, labels = copying(rng)
@@ -352,7 +352,7 @@ np.save("logits.npy", model(dict(np.load("inputs.npz"))).numpy())
 
 
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
-def test_flops_are_those_of_the_products_in_the_graph(activation):
+def test_flops_equal_the_matrix_products_in_the_graph(activation):
     """The products in the graph of the layers, without those of attention, which grow with the
     length."""
     sizes = {"num_encoder_layers": 2, "num_decoder_layers": 3, "d_model": 20, "num_heads": 5}

@@ -52,7 +52,7 @@ def plain_mask_predict(logits_of, length, passes):
 
 
 @pytest.mark.parametrize("passes", [1, 2, 3, 4, 7, 23])
-def test_mask_predict_is_the_plain_one(table, passes):
+def test_mask_predict_equals_the_plain_version(table, passes):
     def predict(ids):
         return tf.ensure_shape(tf.numpy_function(table, [ids], tf.float32), [R, T, V])
 
@@ -68,12 +68,12 @@ def test_mask_predict_is_the_plain_one(table, passes):
     np.testing.assert_array_equal(in_graph.token_ids, found.token_ids)
 
 
-def test_passes_must_be_a_number():
+def test_passes_below_1_are_refused():
     with pytest.raises(ValueError, match="passes must be an integer of at least 1, got 0"):
         mask_predict(None, tf.constant([1]), 0, 1)
 
 
-def test_lengths_by_hand():
+def test_most_likely_lengths_by_hand():
     """From two tokens fewer to two more; impossible lengths are never chosen."""
     logits = tf.constant([[9.0, 1.0, 2.0, 3.0, 0.5]] * 4)
     found = likeliest_lengths(logits, tf.constant([5, 2, 1, 30]), longest=6, count=3)
@@ -83,7 +83,7 @@ def test_lengths_by_hand():
     assert short.numpy().tolist() == [[2, 1, 2, 2, 2, 2, 2]]
 
 
-def test_no_special_token_is_said():
+def test_special_tokens_are_never_chosen():
     logits = np.full((1, 2, 7), 1.0, "float32")
     logits[0, :, :4] = [9.0, 1.5, 8.0, 7.0]
     found = said(tf.constant(logits), is_text)
@@ -92,7 +92,7 @@ def test_no_special_token_is_said():
     np.testing.assert_allclose(found.log_probs, [[expected] * 2], rtol=1e-5)
 
 
-def test_collapsed_places_are_the_plain_ones(rng):
+def test_ctc_collapse_equals_the_plain_version(rng):
     logits = rng.normal(size=(29, 13, 7)).astype("float32")
     logits[:, :, 0] += 1.0
     logits[0, :, 0] += 50.0  # blank at each position: an empty text
@@ -107,7 +107,7 @@ def test_collapsed_places_are_the_plain_ones(rng):
         np.testing.assert_allclose(tf.reduce_sum(found.log_probs[row]), total, rtol=1e-4)
 
 
-def test_places_end_at_the_first_eos(rng):
+def test_tokens_end_at_the_first_eos(rng):
     logits = rng.normal(size=(29, 13, 7)).astype("float32")
     logits[0, :, 3] = -50.0  # never
     logits[1, 0, 3] = 50.0  # at once

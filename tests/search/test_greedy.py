@@ -18,7 +18,7 @@ penalties = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("max_length", [1, 2, 7])
-def test_greedy_is_plain_greedy(max_length):
+def test_greedy_search_equals_the_plain_version(max_length):
     toy = Toy(seed=1, batch=11)
     found = greedy_search(toy.step, toy.state(), toy.batch, max_length)
     assert isinstance(found, SearchResult)
@@ -37,7 +37,7 @@ def test_greedy_is_plain_greedy(max_length):
         ({"repetition_penalty": 0.5}, "repetition_penalty must be at least 1, got 0.5"),
     ],
 )
-def test_a_rule_is_kept_to_its_bounds_as_in_a_beam_search(rule, message):
+def test_rules_out_of_bounds_are_refused_by_every_search(rule, message):
     toy = Toy(seed=1, batch=2)
     for search in (beam_search, greedy_search, functools.partial(sample_search, seed=5)):
         with pytest.raises(ValueError, match=message):
@@ -45,7 +45,7 @@ def test_a_rule_is_kept_to_its_bounds_as_in_a_beam_search(rule, message):
 
 
 @penalties
-def test_beam_of_one_is_greedy(alpha, form):
+def test_beam_of_width_1_equals_greedy(alpha, form):
     toy = Toy(seed=2, batch=11)
     options = {"beam_width": 1, "alpha": alpha, "penalty_form": form}
     found = beam_search(toy.step, toy.state(1), toy.batch, 7, **options)

@@ -43,7 +43,7 @@ def wholes():
     [(2, 16, 16, 4), (3, 16, 16, 3), (9, 16, 16, 1), (1, 16, 2, 3), (1, 2, 1, 4)],
 )
 @pytest.mark.parametrize("search", ["beam", "sample"])
-def test_the_groups_of_a_batch_give_what_the_whole_gives(
+def test_groups_of_a_batch_give_the_same_result_as_the_whole(
     search, minimum, maximum, size, largest, monkeypatch, wholes
 ):
     toy = ending_at_different_times()

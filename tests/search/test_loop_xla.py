@@ -46,7 +46,7 @@ class Toy:
 
 # Within the first room; to its end; one token and a whole room further.
 @pytest.mark.parametrize("max_length", [5, FIRST_ROOM, FIRST_ROOM + 1, 2 * FIRST_ROOM + 6])
-def test_it_finds_what_the_plain_beam_finds(max_length):
+def test_xla_beam_search_equals_the_plain_beam(max_length):
     toy = Toy(eos_bonus=-2.0)
     found = beam_search(toy.step, toy.state(), B, max_length, W, xla=True)
     assert tf.reduce_max(found.lengths) == max_length
@@ -60,7 +60,7 @@ def test_it_finds_what_the_plain_beam_finds(max_length):
             np.testing.assert_allclose(found.log_probs[b, w], log_prob, rtol=1e-5)
 
 
-def test_what_is_kept_of_each_token_and_an_early_end_are_those_of_the_blocks():
+def test_kept_token_details_equal_the_search_without_xla():
     toy = Toy(eos_bonus=-2.0)
     # (This artificial model has no attention.)
     keep = ["token_log_probs", "steps"]
@@ -98,7 +98,7 @@ def run_counted(needs):
     "needs, loops",
     [([0, 0], 0), ([3, 0], 1), ([31, 32], 1), ([33, 2], 2), ([0, 64], 2), ([65, 1], 3)],
 )
-def test_there_are_as_many_steps_as_the_longest_needs_in_few_shapes(needs, loops):
+def test_steps_equal_the_longest_sentence_and_cache_sizes_are_few(needs, loops):
     found, steps = run_counted(needs)
     assert steps == max(needs)
     assert found.ancestors.shape[2] - 1 == (0, 32, 64, 128)[loops]

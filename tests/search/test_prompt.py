@@ -27,7 +27,7 @@ def log_probs_after(toy, b):
 
 
 @pytest.mark.parametrize("options", [{}, {"num_results": 1}, {"min_length": 3}])
-def test_beam_search_goes_on_after_the_prompt(options):
+def test_beam_search_continues_after_the_prompt(options):
     toy = Toy(seed=5, batch=B, eos_bonus=1.0)
     found = beam_search(
         toy.step, after(toy, W), B, T, beam_width=W, prompt=tf.constant(PROMPTS), **options
@@ -41,7 +41,7 @@ def test_beam_search_goes_on_after_the_prompt(options):
         assert_found(found, b, expected[: options.get("num_results", W)])
 
 
-def test_greedy_search_goes_on_after_the_prompt():
+def test_greedy_search_continues_after_the_prompt():
     toy = Toy(seed=6, batch=B)
     found = greedy_search(toy.step, after(toy, 1), B, T, prompt=tf.constant(PROMPTS))
     for b in range(B):
@@ -50,7 +50,7 @@ def test_greedy_search_goes_on_after_the_prompt():
         assert_found(found, b, [(ids, oracle.log_prob(of, ids), oracle.log_prob(of, ids))])
 
 
-def test_what_ends_a_sequence_is_not_in_its_prompt():
+def test_stop_token_in_the_prompt_does_not_stop_the_search():
     """The prompts contain 5, which ends a sequence."""
     toy = Toy(seed=6, batch=B, eos_bonus=-2)
     given = {"prompt": tf.constant(PROMPTS)}
@@ -63,7 +63,7 @@ def test_what_ends_a_sequence_is_not_in_its_prompt():
         assert cut == (whole[: whole.index(5) + 1] if 5 in whole else whole)
 
 
-def test_a_sample_after_a_prompt_has_the_log_probability_that_the_model_gives_it():
+def test_log_probability_of_a_sample_after_a_prompt_equals_the_model():
     toy = Toy(seed=7, batch=B, eos_bonus=1.0)
     found = sample_search(toy.step, after(toy, 1), B, T, seed=3, prompt=tf.constant(PROMPTS))
     assert_complete(found, T)
@@ -73,7 +73,7 @@ def test_a_sample_after_a_prompt_has_the_log_probability_that_the_model_gives_it
         np.testing.assert_allclose(found.log_probs[b, 0], expected, rtol=1e-5)
 
 
-def test_prompts_of_unequal_lengths_are_padded_on_the_left_and_padding_is_not_seen():
+def test_left_padding_of_prompts_is_not_visible():
     """The logits count what a hypothesis can see: the tokens of its prompt, and no padding."""
     prompts = np.array([[0, 0, BOS], [0, BOS, 5], [BOS, 4, 5]], "int32")
 

@@ -47,7 +47,7 @@ LOGITS = [3.0, 0.5, 2.0, 1.0, 1.7, -0.3, 0.1]
 BOUND = 30
 
 
-def test_frequencies_are_the_softmax():
+def test_drawn_frequencies_follow_the_softmax():
     assert surprise(draw(LOGITS, 20_000), allowed_softmax(LOGITS)) < BOUND
 
 
@@ -57,7 +57,7 @@ def test_temperature_divides_the_logits(temperature):
     assert surprise(tokens, allowed_softmax(np.array(LOGITS) / temperature)) < BOUND
 
 
-def test_top_k_keeps_the_k_likeliest_and_their_proportions():
+def test_top_k_keeps_the_k_most_likely_and_their_proportions():
     kept = np.full(len(LOGITS), -np.inf)
     kept[[3, 4]] = LOGITS[3], LOGITS[4]
     assert surprise(draw(LOGITS, 20_000, top_k=2), np.exp(oracle.log_softmax(kept))) < BOUND
@@ -92,7 +92,7 @@ def test_positions_of_a_sample_are_drawn_independently():
 
 
 @pytest.mark.parametrize("options", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-3}])
-def test_a_sample_of_the_likeliest_alone_is_greedy(options):
+def test_sampling_only_the_most_likely_is_greedy(options):
     toy = Toy(seed=18, batch=11)
     greedy = greedy_search(toy.step, toy.state(), toy.batch, 7)
     for seed in (0, 1):
@@ -112,7 +112,7 @@ def test_log_probs_of_a_sample_are_untempered():
 
 @pytest.mark.parametrize("top_k", [0, 1, 3, 11, 17])
 @pytest.mark.parametrize("top_p", [1e-3, 0.5, 0.9, 1.0])
-def test_keep_likeliest_is_the_sorted_list(rng, top_k, top_p):
+def test_top_k_and_top_p_filter_equals_a_sorted_list(rng, top_k, top_p):
     logits = rng.normal(scale=2, size=(5, 3, 11)).astype("float32")
     logits[:, :, 2] = -np.inf
     found = keep_likeliest(logits, top_k, top_p).numpy()
@@ -129,13 +129,13 @@ def test_keep_likeliest_is_the_sorted_list(rng, top_k, top_p):
         np.testing.assert_array_equal(found[row][kept], logits[row][kept])
 
 
-def test_top_p_of_one_keeps_even_what_is_too_unlikely_to_change_a_float32_sum():
+def test_top_p_of_1_keeps_very_unlikely_tokens():
     logits = tf.constant([20.0, 0.0, -1.0, -30.0])
     np.testing.assert_array_equal(keep_likeliest(logits, 0, 1.0), logits)
 
 
 @pytest.mark.parametrize("top_k, top_p", [(0, 1.0), (1, 1.0), (7, 1.0), (0, 0.8), (7, 0.8)])
-def test_numbers_and_tensors_draw_alike(top_k, top_p):
+def test_options_as_numbers_or_tensors_draw_the_same(top_k, top_p):
     toy = Toy(seed=23, batch=5)
 
     @tf.function(autograph=False)

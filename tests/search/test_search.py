@@ -40,7 +40,7 @@ def run_beam(toy, max_length=T, beam_width=4, **options):
 
 @penalties
 @pytest.mark.parametrize("size, max_length", [(6, 5), (7, 4), (6, 1), (5, 2)])
-def test_exhaustive_is_brute_force(size, max_length, alpha, form):
+def test_exhaustive_search_equals_brute_force(size, max_length, alpha, form):
     toy = Toy(seed=3, size=size)
     expected = [
         oracle.best_of_all(toy.log_probs_of(b), size, max_length, alpha, form) for b in (0, 1)
@@ -55,7 +55,7 @@ def test_exhaustive_is_brute_force(size, max_length, alpha, form):
 
 
 @penalties
-def test_beam_as_wide_as_there_are_sequences_is_exhaustive(alpha, form):
+def test_beam_wide_enough_for_all_sequences_equals_exhaustive_search(alpha, form):
     toy = Toy(seed=4)
     count = len(list(oracle.every_sequence(V, T)))
     found = run_beam(toy, beam_width=count, alpha=alpha, penalty_form=form)
@@ -80,7 +80,7 @@ def test_exhaustive_refuses_more_than_a_million_sequences():
 @penalties
 @pytest.mark.parametrize("width", [2, 3, 4])
 @pytest.mark.parametrize("max_length", [1, 2, 5, 8])
-def test_beam_is_the_plain_beam(max_length, width, alpha, form):
+def test_beam_search_equals_the_plain_beam(max_length, width, alpha, form):
     toy = Toy(seed=6, batch=14, size=7)
     # A likely and an unlikely eos: hypotheses that wait in their beam, and some that are forced to
     # end.
@@ -94,7 +94,7 @@ def test_beam_is_the_plain_beam(max_length, width, alpha, form):
         assert_found(SearchResult(*(x[:, : len(real)] for x in found[:4])), b, expected)
 
 
-def test_a_place_that_no_sequence_fills_is_empty():
+def test_results_beyond_the_possible_sequences_are_empty():
     toy = Toy(size=5)
     # unk and id 4 may come before eos: eos, unk eos, 4 eos.
     found = run_beam(toy, 2, beam_width=5)
@@ -122,7 +122,7 @@ def counted_search(form, longest):
 
 @pytest.mark.parametrize("form", ["gnmt", "power"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
-def test_the_best_of_a_search_that_stops_early_is_the_best_of_the_whole(alpha, form):
+def test_early_stopped_search_gives_the_same_best_result(alpha, form):
     counted, steps = counted_search(form, 23)
 
     def search(table, num_results):
@@ -142,7 +142,7 @@ def test_the_best_of_a_search_that_stops_early_is_the_best_of_the_whole(alpha, f
         assert early, "no search has stopped early, which proves nothing"
 
 
-def test_settled_sentences_leave_the_batch_and_the_others_go_on(one_group):
+def test_finished_sentences_leave_the_batch_and_the_others_continue(one_group):
     toy = Toy(seed=20, batch=7)
     # Three sentences end at the first step; the others cannot end before the last position.
     toy.table[:, :, EOS] = -50
@@ -156,7 +156,7 @@ def test_settled_sentences_leave_the_batch_and_the_others_go_on(one_group):
         np.testing.assert_allclose(found.scores[b, 0], expected[0][1], rtol=1e-5)
 
 
-def test_a_state_follows_its_parent(one_group):
+def test_each_hypothesis_keeps_the_history_of_its_parent(one_group):
     toy = Toy(seed=10, batch=5)
     run_beam(toy, 7, 3)
     for before, after in zip(toy.seen, toy.seen[1:], strict=False):
@@ -166,7 +166,7 @@ def test_a_state_follows_its_parent(one_group):
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam", "one_best"])
-def test_a_batch_is_its_sentences_alone(search):
+def test_batch_gives_the_same_results_as_single_rows(search):
     batch = Toy(seed=11, batch=9)
 
     def run(toy):
@@ -205,7 +205,7 @@ def test_skipped_rows_are_empty_and_leave_the_others_as_they_are(search):
 
 
 @pytest.mark.parametrize("prefix", [[[4, 1], [5, 0]], [[5, 5], [1, 4]], [[0, 0], [4, 4]]])
-def test_a_prefix_is_forced_and_the_rest_is_the_plain_beam(prefix):
+def test_prefix_is_forced_and_the_rest_equals_the_plain_beam(prefix):
     toy = Toy(seed=13)
     found = run_beam(toy, 6, 3, prefix=tf.constant(prefix))
     assert_complete(found, 6)
@@ -267,7 +267,7 @@ def test_beam_search_names_the_wrong_argument_and_its_value(options, message):
         beam_search(toy.step, toy.state(4), **{"batch_size": 2, "max_length": T, **options})
 
 
-def test_more_results_than_places_are_refused():
+def test_more_results_than_beams_are_refused():
     toy = Toy()
     with pytest.raises(ValueError, match="num_results .*3.* got 4"):
         run_beam(toy, T, 3, num_results=4)

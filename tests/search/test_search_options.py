@@ -71,7 +71,7 @@ def search(toy, **options):
     ],
 )
 @pytest.mark.parametrize("eos_bonus", [0.5, -2.0])
-def test_an_option_is_the_plain_one(options, plain, eos_bonus):
+def test_option_equals_the_plain_beam_search(options, plain, eos_bonus):
     toy = Attending(seed=21, eos_bonus=eos_bonus)
     found = search(toy, alpha=0.8, **options)
     assert_complete(found, T)
@@ -83,7 +83,7 @@ def test_an_option_is_the_plain_one(options, plain, eos_bonus):
         np.testing.assert_allclose(found.scores[b], [score for _, score, _ in expected], rtol=1e-4)
 
 
-def test_each_sentence_may_have_its_own_limit():
+def test_each_sentence_may_have_its_own_max_length():
     toy, limits = Attending(seed=24, eos_bonus=-9), [1, 2, 5, 8, 11]
     found = beam_search(toy.step, toy.state(W), B, tf.constant(limits), W)
     greedy = greedy_search(toy.step, toy.state(), B, tf.constant(limits))
@@ -93,7 +93,7 @@ def test_each_sentence_may_have_its_own_limit():
         assert sequences(greedy, b)[0] == oracle.greedy(toy.log_probs_of(b), V, limit)
 
 
-def test_a_shortest_length_holds_for_greedy_and_sampling():
+def test_min_length_applies_to_greedy_and_sampling():
     toy = Attending(seed=25, eos_bonus=3)
     for found in (
         greedy_search(toy.step, toy.state(), B, T, min_length=7),
@@ -103,7 +103,7 @@ def test_a_shortest_length_holds_for_greedy_and_sampling():
         assert (found.lengths >= 7).numpy().all()
 
 
-def test_token_log_probs_add_up_and_alignment_is_the_greatest_attention():
+def test_token_log_probs_sum_up_and_alignment_is_the_maximum_attention():
     toy = Attending(seed=26)
     found = search(toy, keep=("token_log_probs", "alignment"))
     np.testing.assert_allclose(tf.reduce_sum(found.token_log_probs, -1), found.log_probs, rtol=1e-5)
@@ -119,7 +119,7 @@ def test_token_log_probs_add_up_and_alignment_is_the_greatest_attention():
 
 
 @pytest.mark.parametrize("wanted", [1, W])
-def test_steps_are_those_of_the_plain_beam_whoever_is_beside(wanted):
+def test_kept_steps_equal_the_plain_beam_in_any_batch(wanted):
     toy, rows = Attending(seed=27), []
     whole = search(toy, keep=("steps",), num_results=wanted).steps
     for b in range(B):
@@ -149,7 +149,7 @@ def test_steps_are_those_of_the_plain_beam_whoever_is_beside(wanted):
 
 @pytest.mark.parametrize("size", [LARGE - 1, LARGE, LARGE + BLOCK - 1, 5003])
 @pytest.mark.parametrize("count", [1, 6, 67])
-def test_likeliest_is_top_k(rng, size, count):
+def test_most_likely_tokens_equal_top_k(rng, size, count):
     logits = rng.normal(size=(2, 3, size)).astype("float32")
     logits[0, 1, 7:] = -np.inf
     for wanted in (count, tf.constant(count)):
@@ -161,7 +161,7 @@ def test_likeliest_is_top_k(rng, size, count):
             assert len(set(tokens.numpy()[row].tolist())) == count
 
 
-def test_ngrams_by_hand():
+def test_banned_ngrams_by_hand():
     # bos 4 5 6 4 5: 6 came after "4 5" and after "5", and 4, 5, 6 occurred.
     paths = tf.constant([[[BOS, 4, 5, 6, 4, 5, PAD, PAD]]])
     for n, banned in ((1, {4, 5, 6}), (2, {6}), (3, {6}), (4, set()), (0, set())):
@@ -169,7 +169,7 @@ def test_ngrams_by_hand():
         assert set(np.flatnonzero(np.isneginf(logits))) == banned, n
 
 
-def test_repetition_by_hand():
+def test_repetition_penalty_by_hand():
     paths = tf.constant([[[BOS, 4, 5, 4, PAD]]])
     logits = tf.constant([[[1.0, 1, 1, 1, 2, -2, 3, -3]]])
     found = penalise_repetition(logits, paths, 2.0)
@@ -187,7 +187,7 @@ def test_repetition_by_hand():
         ({"keep": ("scores",)}, "keep must be a sequence of .* got .*scores"),
     ],
 )
-def test_a_rule_out_of_its_range_is_named(options, message):
+def test_error_names_an_option_out_of_range(options, message):
     with pytest.raises(ValueError, match=message):
         search(Attending(), **options)
 
@@ -211,7 +211,7 @@ def test_coverage_without_a_source_mask_is_refused():
     ],
 )
 @pytest.mark.parametrize("search", [greedy_search, sample_search])
-def test_greedy_search_by_the_rules_is_a_beam_of_one(search, options):
+def test_greedy_search_with_rules_equals_a_beam_of_width_1(search, options):
     """The same holds for sampling from the most likely token only."""
     toy = Attending(seed=24, eos_bonus=-2)
     one = {"seed": 5, "top_k": 1} if search is sample_search else {}
@@ -224,7 +224,7 @@ def test_greedy_search_by_the_rules_is_a_beam_of_one(search, options):
     assert any(sequences(found, b) != sequences(free, b) for b in range(B))
 
 
-def test_a_sequence_ends_where_stop_says_so():
+def test_sequence_ends_where_stop_is_true():
     """The text so far is kept, without eos; `stop` receives the newest tokens."""
     toy, seen = Attending(seed=25, eos_bonus=-2), []
 
@@ -244,7 +244,7 @@ def test_a_sequence_ends_where_stop_says_so():
 
 
 @pytest.mark.parametrize("min_length", [0, 4])
-def test_a_sequence_ends_with_eos_or_with_one_of_its_ends(min_length):
+def test_sequence_ends_with_eos_or_an_end_id(min_length):
     """Token by token and with a beam; no end comes too early."""
     toy, rule = Attending(seed=25, eos_bonus=-2), {"min_length": min_length}
     found = greedy_search(toy.step, toy.state(), B, T, ends=(5, 7), **rule)

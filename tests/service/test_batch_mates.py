@@ -79,7 +79,7 @@ def test_a_translation_does_not_depend_on_its_batch_mates(short, translator_serv
 
 
 @pytest.mark.slow
-def test_nor_does_that_of_a_trained_model():
+def test_trained_translation_does_not_depend_on_its_batch_mates():
     export = os.environ.get("TFFORMER_MULTI30K_EXPORT")
     if not export:
         pytest.skip("set TFFORMER_MULTI30K_EXPORT to an export of a run of Multi30K")

@@ -13,7 +13,7 @@ def test_a_completion_begins_with_its_prefix(serve, prefix):
         assert translation.decode().startswith(prefix)
 
 
-def test_a_completion_is_the_plain_beam_behind_the_prefix(serve, log_probs_of, tokenizer, model):
+def test_completion_equals_the_plain_beam_after_the_prefix(serve, log_probs_of, tokenizer, model):
     size = model.config.target_vocabulary_size
     found = serve("complete", TEXTS[:2], ["ein", "der Garten"])
     for b, prefix in enumerate(["ein", "der Garten"]):

@@ -75,7 +75,7 @@ def ask(translator, name, *texts):
 
 @pytest.mark.slow
 @means
-def test_the_best_is_that_of_a_plain_search_over_the_mean(
+def test_best_translation_equals_a_plain_search_over_the_mean(
     make, models, tokenizer, log_probs_of, mean
 ):
     """In a batch, and each text alone."""
@@ -93,7 +93,7 @@ def test_the_best_is_that_of_a_plain_search_over_the_mean(
 
 
 @means
-def test_a_score_is_that_of_the_mean(make, tokenizer, log_probs_of, mean):
+def test_score_equals_the_mean_of_the_models(make, tokenizer, log_probs_of, mean):
     translator = make(mean)
     targets = ["a house", "lake with", "", "by the lake", "little"]
     found = ask(translator, "score", TEXTS, targets)
@@ -144,12 +144,12 @@ def test_a_saved_ensemble_answers_the_same_and_stores_each_weight_once(make, mea
 
 
 @pytest.mark.parametrize("option", ["xla", "explain", "shortlist", "attention_window"])
-def test_what_an_ensemble_cannot_be_is_said(model, tokenizer, translator, option):
+def test_options_unsupported_with_an_ensemble_are_refused(model, tokenizer, translator, option):
     with pytest.raises(ValueError, match=f"{option} must be off with an ensemble, got 7"):
         Translator(model, tokenizer, ensemble=[translator], **{option: 7})
 
 
-def test_a_wrong_ensemble_is_named(model, tokenizer, translator, make):
+def test_wrong_ensemble_is_refused(model, tokenizer, translator, make):
     for ensemble, message in (
         ([translator, model], r"ensemble\[1\] must be a Translator, got Transformer"),
         ([make("probabilities")], r"ensemble\[0\] must be a Translator of one model"),

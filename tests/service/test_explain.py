@@ -35,7 +35,7 @@ def found(translator):
     return {name: value.numpy() for name, value in answer.items()}
 
 
-def test_it_is_there_only_when_it_is_asked_for(translator):
+def test_explain_signature_exists_only_with_the_option(translator):
     assert "explain" in translator.signatures
     assert "explain" not in tiny.translator_served().signatures
 
@@ -52,7 +52,7 @@ def test_shapes(found):
 
 
 @pytest.mark.parametrize("row", [0, 2])
-def test_it_is_what_the_layers_and_a_search_of_one_text_say(translator, found, row):
+def test_explain_equals_the_keras_layers_and_a_single_search(translator, found, row):
     """The other route uses the Keras layers, without a cache, for this text alone."""
     model, tokenizer = translator.model, translator.tokenizer
     source_ids = tokenizer.encode_source([TEXTS[row]]).to_tensor()
@@ -85,7 +85,7 @@ def test_it_is_what_the_layers_and_a_search_of_one_text_say(translator, found, r
     assert (found["step_parents"][row, size:] == -1).all()
 
 
-def test_a_blank_text_has_nothing_inside(translator, found):
+def test_blank_text_has_an_empty_translation_and_no_steps(translator, found):
     assert found["translation"][1] == b"" and not found["probabilities"][1].any()
     assert (found["step_parents"][1] == -1).all() and not found["step_scores"][1].any()
     for texts in ([""], []):
@@ -93,14 +93,14 @@ def test_a_blank_text_has_nothing_inside(translator, found):
         assert alone["translation"].numpy().tolist() == [b""] * len(texts)
 
 
-def test_more_than_a_few_rows_are_refused(translator):
+def test_more_than_4_rows_are_refused(translator):
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=r"rows of explain must be in \[0, 4\]"
     ):
         translator.functions["explain"](tf.constant(["a"] * 5))
 
 
-def test_layers_of_both_halves_and_a_window():
+def test_explain_covers_both_stacks_and_ignores_the_window():
     """It explains the whole model, also if the search of the other signatures uses a window."""
     tokenizer = Tokenizer.train(tiny.sentences(97), vocabulary_size=347)
     changes = {**VARIANTS["relative, ada, one layer twice"], "num_decoder_layers": 3}
@@ -119,7 +119,7 @@ def test_layers_of_both_halves_and_a_window():
 
 
 @pytest.mark.slow
-def test_it_is_exported_verified_and_served(tmp_path, monkeypatch):
+def test_explain_is_exported_verified_and_served(tmp_path, monkeypatch):
     run, translator = tmp_path / "run", tiny.translator_served()
     tfformer.save(run, translator.model, translator.tokenizer, dict(tiny.SERVED))
     monkeypatch.setattr(
@@ -131,7 +131,7 @@ def test_it_is_exported_verified_and_served(tmp_path, monkeypatch):
     assert report["passed"] and "served: explain" in {one["name"] for one in report["checks"]}
 
 
-def test_who_cannot_be_explained_says_so(tmp_path, capsys):
+def test_explain_is_refused_for_a_recurrent_run(tmp_path, capsys):
     tokenizer = Tokenizer.train(["a"], vocabulary_size=300)
     config = RecurrentConfig.preset("test", tokenizer.source_vocabulary_size)
     tfformer.save(tmp_path / "run", Recurrent(config), tokenizer)

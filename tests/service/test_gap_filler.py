@@ -28,7 +28,7 @@ def ask(filler, texts=TEXTS, name="fill"):
     return {key: value.numpy() for key, value in found.items()}
 
 
-def test_the_ids_of_a_text_with_gaps(filler):
+def test_text_around_gaps_is_encoded_unchanged(filler):
     """The text between two gaps is unchanged; a space before a gap is no piece."""
     gaps, pieces = filler.gaps, filler.tokenizer.source.pieces
     text = gaps.marked(tf.constant(["a [MASK] by the lake", "[MASK]", "lake[MASK]", "\ue000"]))
@@ -43,7 +43,7 @@ def test_the_ids_of_a_text_with_gaps(filler):
     assert found[3] == [*plain("\ufffd"), "</s>"]
 
 
-def test_each_gap_has_the_likeliest_word_piece_by_the_model(filler):
+def test_each_gap_is_filled_with_the_most_likely_piece(filler):
     found, pieces = ask(filler), filler.tokenizer.source.pieces
     bytes_of = filler.tokenizer.source.byte_ids
     for row, text in enumerate(TEXTS):
@@ -62,7 +62,7 @@ def test_each_gap_has_the_likeliest_word_piece_by_the_model(filler):
     assert found["filled"][3] == b"no gap" and found["filled"][2] == b""
 
 
-def test_gaps_behind_the_limit_stay(filler):
+def test_gaps_after_the_limit_are_not_filled(filler):
     long = " ".join(["lake"] * 16)
     found = ask(filler, [f"[MASK] {long} [MASK] x", "a [MASK]"])
     assert found["truncated"].tolist() == [True, False] and found["gaps"].tolist() == [1, 1]
@@ -70,7 +70,7 @@ def test_gaps_behind_the_limit_stay(filler):
     assert not found["filled"][0].startswith(b"[MASK]")
 
 
-def test_a_text_has_the_mean_vector_and_no_batch_mates(filler):
+def test_embedding_is_the_mean_state_and_ignores_batch_mates(filler):
     vectors = ask(filler, TEXTS, "embed")["vector"]
     together = ask(filler)
     for row, text in enumerate(TEXTS):
@@ -84,7 +84,7 @@ def test_a_text_has_the_mean_vector_and_no_batch_mates(filler):
     np.testing.assert_allclose(vectors[3], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_another_marker_and_what_is_refused(filler):
+def test_mask_marker_can_be_changed_and_bad_requests_are_refused(filler):
     other = GapFiller(filler.model, filler.tokenizer, mask="___", **LIMITS)
     assert other.answer(["a ___"]) == filler.answer(["a [MASK]"])
     assert other.answer(["a [MASK]"]) == ["a [MASK]"]

@@ -24,7 +24,7 @@ def prompts_of(tokenizer):
 
 
 @pytest.mark.parametrize("name", slow_or_nightly(hub.CAUSAL, ["gemma"]))
-def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name):
+def test_greedy_equals_generate_and_beam_scores_equal_the_whole_model(name):
     model = hub.CAUSAL[name]()
     generator = KerasHubGenerator(model, **LIMITS)
     tokenizer = model.preprocessor.tokenizer
@@ -67,14 +67,14 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name)
         np.testing.assert_allclose(said["log_prob"][row], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_lines_stay_lines():
+def test_newlines_are_tokenized_as_in_keras_hub():
     generator = KerasHubGenerator(hub.CAUSAL["gemma"](), **LIMITS)
     ids, _ = generator.writing.prompts(tf.constant(["a\nb"]))
     [theirs] = generator.model.preprocessor.tokenizer(["a\nb"])
     assert ids.numpy()[0].tolist() == [2, *(int(n) + 4 for n in theirs)]
 
 
-def test_what_cannot_be_wrapped_is_refused():
+def test_unsupported_models_and_options_are_refused():
     model = hub.CAUSAL["llama"]()
     with pytest.raises(TypeError, match="got 'max_length_factor'"):
         KerasHubGenerator(model, max_length_factor=2.0)

@@ -16,7 +16,7 @@ MODELS = {**hub.SMALLEST, **SECOND}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_greedy_is_generate_a_batch_its_singles_and_a_beam_a_plain_one(make):
+def test_greedy_equals_generate_and_beam_equals_the_plain_search(make):
     model = make()
     translator = KerasHubTranslator(model, **LIMITS)
 
@@ -64,7 +64,7 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_a_plain_one(make):
         np.testing.assert_allclose(said["log_prob"][row], expected, rtol=1e-4, atol=1e-3)
 
 
-def test_an_option_that_breaks_its_rule_is_refused():
+def test_wrong_options_are_refused():
     model = hub.bart()
     with pytest.raises(TypeError, match="got 'coverage_penalty'"):
         KerasHubTranslator(model, coverage_penalty=0.2)

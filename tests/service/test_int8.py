@@ -22,7 +22,7 @@ def served_product(kernel):
     return tf.function(lambda x: int8.product(x, parts), autograph=False), parts
 
 
-def test_it_is_the_product_of_integers(rng):
+def test_product_equals_the_integer_product(rng):
     x, kernel = rng.normal(size=(5, 70)), rng.normal(size=(70, 33)) * rng.exponential(size=33)
     rows = np.rint(x / np.abs(x).max(1, keepdims=True) * 127).astype(int)
     matrix = np.rint(kernel / np.abs(kernel).max(0) * 63).astype(int)
@@ -47,7 +47,7 @@ def test_zeros_stay_zeros():
     np.testing.assert_allclose(product([[0.0, 0.0], [3.0, 0.0]]), [[0, 0], [3, 0]], atol=0.05)
 
 
-def test_columns_are_those_of_the_matrix(rng):
+def test_columns_are_close_to_those_of_the_matrix(rng):
     kernel = tf.constant(rng.normal(size=(40, 24)), tf.float32)
     ids = tf.constant([3, 23, 3])
     found = int8.columns(int8.quantized(kernel), ids)
@@ -93,7 +93,7 @@ def translator(request, tokenizer, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_server_answers_as_this_process(translator, tmp_path):
+def test_served_int8_answers_equal_this_process(translator, tmp_path):
     folder = tmp_path / "model"
     translator.save(str(folder), ["serving_default"])
     graph = read_graph(folder)
@@ -128,7 +128,7 @@ def test_scores_are_close_to_those_in_float32(translator):
     np.testing.assert_allclose(found, expected, rtol=0.02)
 
 
-def test_what_does_not_go_with_it_is_said(model, tokenizer):
+def test_int8_is_refused_with_xla_or_small_matrices(model, tokenizer):
     with pytest.raises(ValueError, match="dtype must not be 'int8' with xla, got 'int8'"):
         Translator(model, tokenizer, dtype="int8", xla=True)
     small = Translator(model, tokenizer, dtype="int8")

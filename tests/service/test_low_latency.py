@@ -54,7 +54,7 @@ def saved(request, tokenizer, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_one_text_and_several_have_the_answers_of_the_model(saved):
+def test_saved_answers_for_one_or_several_texts_equal_the_translator(saved):
     translator, folder = saved
     served = tf.saved_model.load(str(folder)).signatures["serving_default"]
     for texts in ([text] for text in TEXTS), [TEXTS], [[]]:
@@ -92,7 +92,7 @@ def of_each_step(config):
     return [*layers * layer, (d, size)]
 
 
-def test_the_matrices_of_each_step_stand_in_the_loop_once(saved):
+def test_each_step_matrix_is_stored_once_as_a_constant(saved):
     translator, folder = saved
     of_each = collections.Counter()
     for model in translator.models:
@@ -102,25 +102,25 @@ def test_the_matrices_of_each_step_stand_in_the_loop_once(saved):
     assert constants(folder) == of_each and of_each.total() > 10
 
 
-def test_a_stock_server_has_all_of_its_operations(saved):
+def test_saved_graph_has_only_stock_operations(saved):
     _, folder = saved
     graph = read_graph(folder)
     assert graph.xla_ops() == graph.custom_ops() == graph.python_ops() == []
 
 
-def test_without_it_no_matrix_is_a_constant(tokenizer, model, tmp_path):
+def test_without_low_latency_no_matrix_is_a_constant(tokenizer, model, tmp_path):
     Translator(model, tokenizer, **LIMITS).save(str(tmp_path / "model"), ["serving_default"])
     assert not constants(tmp_path / "model")
 
 
 @pytest.mark.parametrize("other", ["xla", "beam_width", "dtype"])
-def test_what_does_not_go_with_it_is_said(model, tokenizer, other):
+def test_low_latency_is_refused_with_xla_width_1_or_bfloat16(model, tokenizer, other):
     given = {"xla": True, "beam_width": 1, "dtype": "bfloat16"}[other]
     with pytest.raises(ValueError, match=f"low_latency must be False with {other}.*, got True"):
         Translator(model, tokenizer, low_latency=True, **{other: given})
 
 
-def test_few_rows_are_computed_as_many_are(model, tokenizer, rng):
+def test_few_rows_form_equals_the_usual_form(model, tokenizer, rng):
     """All positions at once, and one step of a search."""
     source_ids = rng.integers(4, tokenizer.source_vocabulary_size, (2, 7)).astype("int32")
     target_ids = rng.integers(4, tokenizer.target_vocabulary_size, (2, 5)).astype("int32")
@@ -136,7 +136,7 @@ def test_few_rows_are_computed_as_many_are(model, tokenizer, rng):
         np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
 
 
-def test_its_operations_are_those_that_they_stand_for(rng):
+def test_replacement_operations_equal_tensorflow(rng):
     a, b = (tf.constant(rng.normal(size=(2, 3, 5, 7)), tf.float32) for _ in range(2))
     np.testing.assert_array_equal(
         low_latency.transposed(a, [3, 0, 2, 1]), tf.transpose(a, [3, 0, 2, 1])
@@ -148,7 +148,7 @@ def test_its_operations_are_those_that_they_stand_for(rng):
     np.testing.assert_allclose(low_latency.softmax(hidden), tf.nn.softmax(hidden), atol=1e-6)
 
 
-def test_more_than_a_graph_holds_is_refused(model, tokenizer, tmp_path, monkeypatch):
+def test_too_large_constants_are_refused(model, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(low_latency, "LARGEST", 17)
     translator = Translator(model, tokenizer, low_latency=True, **LIMITS)
     with pytest.raises(ValueError, match="low_latency must be False of matrices of more than 17 b"):
@@ -156,7 +156,7 @@ def test_more_than_a_graph_holds_is_refused(model, tokenizer, tmp_path, monkeypa
     assert not (tmp_path / "model").exists()
 
 
-def test_an_export_chooses_it_for_small_matrices(model, tokenizer, monkeypatch):
+def test_low_latency_is_chosen_only_for_small_matrices(model, tokenizer, monkeypatch):
     def chosen(**options):
         translator = Translator(model, tokenizer, **{**LIMITS, **options})
         translator.choose_form()
@@ -167,6 +167,6 @@ def test_an_export_chooses_it_for_small_matrices(model, tokenizer, monkeypatch):
     assert not chosen()
 
 
-def test_the_size_of_its_constants_is_that_of_the_matrices_of_a_step(model):
+def test_constant_bytes_equal_the_matrices_of_a_step(model):
     expected = 4 * sum(rows * columns for rows, columns in of_each_step(model.config))
     assert low_latency.constant_bytes(fuse(model, 7)[1]) == expected

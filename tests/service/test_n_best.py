@@ -10,7 +10,7 @@ from served_table import ALPHA, LIMITS, MAX_SOURCE, MAX_TARGET, TEXTS, WIDTH, ar
 from tfformer import Translator
 
 
-def test_cached_beam_search_is_an_uncached_plain_one(served, log_probs_of, model):
+def test_cached_beam_search_equals_the_plain_search(served, log_probs_of, model):
     found, size = served["beam_search"], model.config.target_vocabulary_size
     ended_early = False
     for b, text in enumerate(TEXTS):
@@ -30,7 +30,7 @@ def test_cached_beam_search_is_an_uncached_plain_one(served, log_probs_of, model
     assert ended_early, "every hypothesis is cut off or empty, which proves little"
 
 
-def test_greedy_is_the_uncached_plain_one(translator, log_probs_of, model, tokenizer):
+def test_greedy_equals_the_plain_search(translator, log_probs_of, model, tokenizer):
     size = model.config.target_vocabulary_size
     expected = [search_oracle.greedy(log_probs_of(text), size, MAX_TARGET) for text in TEXTS]
     decoded = [tokenizer.decode(tf.constant([ids])).numpy()[0].decode() for ids in expected]
@@ -44,12 +44,12 @@ def test_translations_are_the_decoded_ids(served, tokenizer):
         np.testing.assert_array_equal(decoded, beams["translations"][:, w])
 
 
-def test_beam_search_of_ids_is_that_of_their_text(served):
+def test_beam_search_of_ids_equals_that_of_the_text(served):
     for key, value in served["beam_search_ids"].items():
         np.testing.assert_allclose(value, served["beam_search"][key], rtol=1e-5)
 
 
-def test_padding_behind_source_ids_changes_nothing(serve, served, tokenizer):
+def test_padding_after_source_ids_changes_nothing(serve, served, tokenizer):
     (ids,) = arguments("beam_search_ids", tokenizer)
     room = MAX_SOURCE - ids.shape[1]
     assert room > 0
@@ -78,7 +78,7 @@ RULES = {
 
 
 @pytest.mark.slow
-def test_the_rules_of_a_request_are_those_of_the_translator(serve, model, tokenizer):
+def test_request_options_equal_translator_options(serve, model, tokenizer):
     renamed = dict(RULES)
     renamed["min_target_length"] = renamed.pop("min_length")
     own = Translator(model, tokenizer, **LIMITS, **renamed)
@@ -95,7 +95,7 @@ def test_the_rules_of_a_request_are_those_of_the_translator(serve, model, tokeni
         assert not np.allclose(found["scores"], asked["scores"], rtol=1e-3), name
 
 
-def test_the_limit_by_the_source_counts_its_tokens(serve, tokenizer):
+def test_max_length_factor_counts_source_tokens(serve, tokenizer):
     tokens = (arguments("beam_search_ids", tokenizer)[0].numpy() != PAD).sum(axis=1)
     for factor in (0.3, 0.5, 1.0):
         lengths = serve("beam_search", TEXTS, max_length_factor=factor)["lengths"]
@@ -115,7 +115,7 @@ def test_token_log_probs_add_up_and_alignment_points_into_the_source(served, tok
     assert found["alignment"].max() > 0
 
 
-def test_alignment_is_the_greatest_attention_of_align(serve, served, tokenizer):
+def test_alignment_is_the_maximum_attention_of_align(serve, served, tokenizer):
     found = served["beam_search"]
     best = served["serving_default"]["translation"]
     aligned = serve("align", TEXTS, best)
@@ -130,7 +130,7 @@ def test_alignment_is_the_greatest_attention_of_align(serve, served, tokenizer):
     assert compared
 
 
-def test_in_bfloat16_it_is_another_model_but_a_close_one(model, tokenizer, served):
+def test_bfloat16_scores_differ_but_are_close(model, tokenizer, served):
     limits = {"max_source_length": MAX_SOURCE, "max_target_length": MAX_TARGET}
     half = Translator(model, tokenizer, beam_width=WIDTH, dtype="bfloat16", **limits)
     scores = half.functions["score"](tf.constant(TEXTS), tf.constant(TEXTS))["log_prob"]
@@ -145,7 +145,7 @@ def test_where_every_continuation_is_forbidden_the_score_is_finite(model, tokeni
     assert np.isfinite(own.functions["serving_default"](tf.constant(TEXTS))["score"]).all()
 
 
-def test_places_without_a_sequence_have_a_finite_score(serve):
+def test_results_without_a_sequence_have_a_finite_score(serve):
     found = serve("beam_search", TEXTS[:2], beam_width=5, max_length=1)
     assert found["lengths"].tolist() == [[1, 0, 0, 0, 0]] * 2
     assert np.isfinite(found["scores"]).all()

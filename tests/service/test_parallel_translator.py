@@ -71,7 +71,7 @@ def test_no_answer_depends_on_batch_mates(make, variant):
 
 
 @variants
-def test_the_names_and_outputs_are_those_of_a_translator(make, variant, translator):
+def test_signatures_and_output_types_are_those_of_a_translator(make, variant, translator):
     """`translator` is an encoder-decoder."""
     own = make(variant)
     assert list(own.signatures) == ["serving_default", "translate_document"]
@@ -101,7 +101,7 @@ def test_a_saved_translator_answers_the_same(make, variant, tmp_path):
 
 
 @variants
-def test_a_blank_text_is_blank_and_a_long_one_is_cut(make, variant):
+def test_blank_text_is_empty_and_long_text_is_truncated(make, variant):
     found = ask(make(variant), "serving_default", ["", " ", *TEXTS[3:]])
     assert found["translation"][:2].tolist() == [b"", b""]
     assert found["score"][:2].tolist() == [0.0, 0.0]
@@ -118,7 +118,7 @@ def test_more_tokens_than_the_limit_are_cut(make):
     assert ask(translator, "serving_default", TEXTS[:1])["translation"] == expected
 
 
-def test_of_several_lengths_the_likeliest_text_is_taken(make):
+def test_most_likely_of_several_lengths_is_chosen(make):
     """One row by hand for each length; more lengths never find a less likely text."""
     one, three = make("mask-predict", lengths=1), make("mask-predict", lengths=3)
     source = three.tokenizer.encode_source(tf.constant([TEXTS[0], TEXTS[2]])).to_tensor()
@@ -139,7 +139,7 @@ def test_of_several_lengths_the_likeliest_text_is_taken(make):
 
 
 @pytest.mark.slow
-def test_another_model_chooses_among_the_lengths(make, model, tokenizer, tmp_path):
+def test_reranker_chooses_among_the_lengths(make, model, tokenizer, tmp_path):
     """The log-probability of each candidate by the whole model, with the length penalty; here
     and saved. `model` is an encoder-decoder with the same tokenizer."""
     own = make("mask-predict", lengths=3)
@@ -170,7 +170,7 @@ def test_another_model_chooses_among_the_lengths(make, model, tokenizer, tmp_pat
     np.testing.assert_array_equal(again["translation"], found["translation"])
 
 
-def test_what_cannot_choose_is_refused(make, translator):
+def test_wrong_reranker_is_refused(make, translator):
     own = make("mask-predict")
     for other, rerank, message in (
         (make("ctc"), translator, "rerank must be None with decoding='ctc', which writes one"),
@@ -197,13 +197,13 @@ def test_translate_takes_any_number_of_texts(make):
         ({"dtype": "half"}, "dtype must be 'float32' or 'bfloat16', got 'half'"),
     ],
 )
-def test_a_wrong_option_is_named(make, options, message):
+def test_error_names_a_wrong_option(make, options, message):
     translator = make("mask-predict")
     with pytest.raises(ValueError, match=message):
         ParallelTranslator(translator.model, translator.tokenizer, **options)
 
 
-def test_places_that_have_no_number_are_refused(make):
+def test_max_source_length_over_the_learned_positions_is_refused(make):
     translator = make("ctc")
     config = {**translator.model.config.to_dict(), "positions": "learned", "max_positions": 23}
     with pytest.raises(ValueError, match="max_source_length must be at most 11, of which each"):

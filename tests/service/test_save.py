@@ -84,7 +84,7 @@ def test_the_saved_graph_has_no_op_that_a_stock_server_lacks(meta_graph):
     assert not compiled
 
 
-def test_a_directory_that_holds_a_model_is_not_written_over(translator_served, saved_directory):
+def test_existing_model_directory_is_not_overwritten(translator_served, saved_directory):
     before = (saved_directory / "saved_model.pb").read_bytes()
     with pytest.raises(FileExistsError, match=str(saved_directory)):
         translator_served.save(str(saved_directory))

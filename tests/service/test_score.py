@@ -16,7 +16,7 @@ def test_score_is_the_log_prob_under_teacher_forcing(serve, log_probs_of, tokeni
         np.testing.assert_allclose(found["log_prob"][b], expected, rtol=1e-4)
 
 
-def test_score_of_a_translation_is_what_the_search_has_found(serve, tokenizer):
+def test_score_of_a_translation_equals_the_beam_search_score(serve, tokenizer):
     found = serve("beam_search", TEXTS[:1], beam_width=64, max_length=3)
     translations = found["translations"][0]
     encoded = tokenizer.encode_target(tf.constant(translations)).numpy()

@@ -4,7 +4,7 @@ import numpy as np
 from served_table import TEXTS
 
 
-def test_a_sample_is_a_function_of_its_seed(serve):
+def test_same_seed_gives_the_same_sample(serve):
     texts = TEXTS * 3
     first, again, other = (serve("sample", texts, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first["translation"], again["translation"])
@@ -12,7 +12,7 @@ def test_a_sample_is_a_function_of_its_seed(serve):
     assert first["translation"].tolist() != other["translation"].tolist()
 
 
-def test_a_sample_of_the_likeliest_alone_is_the_greedy_translation(serve, translator):
+def test_sampling_only_the_most_likely_is_greedy(serve, translator):
     greedy = translator.translate(TEXTS, greedy=True)
     for options in ({"top_k": 1}, {"top_p": 1e-6}):
         sampled = serve("sample", TEXTS, seed=3, **options)

@@ -6,7 +6,7 @@ from search_oracle import EOS
 from served_table import MAX_SOURCE, MAX_TARGET, SIGNATURES, WIDTH, B, arguments, signatures
 
 
-def test_there_is_every_signature_and_no_other(translator):
+def test_translator_has_exactly_the_listed_signatures(translator):
     assert set(translator.functions) == set(SIGNATURES)
 
 
@@ -26,7 +26,7 @@ def test_inputs_and_outputs_have_their_names_dtypes_and_shapes(translator, serve
         assert value.dtype == (object if dtype == "string" else dtype), key
 
 
-def test_shapes_agree_where_the_table_gives_them_one_letter(served):
+def test_output_shapes_share_the_documented_dimensions(served):
     for name in ("beam_search", "beam_search_ids"):
         found = served[name]
         assert found["scores"].shape == found["lengths"].shape == (B, WIDTH)
@@ -39,7 +39,7 @@ def test_shapes_agree_where_the_table_gives_them_one_letter(served):
 
 
 @signatures
-def test_no_rows_give_no_rows(serve, name):
+def test_empty_batch_gives_empty_outputs(serve, name):
     given = sum(n in ("text", "source", "target", "prefix") for n in SIGNATURES[name][0])
     inputs = [tf.zeros([0, 3], tf.int32)] if name == "beam_search_ids" else [[]] * given
     for value in serve(name, *inputs).values():
@@ -68,7 +68,7 @@ def test_no_rows_give_no_rows(serve, name):
         ("sample", "max_length", -7),
     ],
 )
-def test_an_option_out_of_its_range_is_named(serve, tokenizer, name, option, value):
+def test_error_names_an_option_out_of_range(serve, tokenizer, name, option, value):
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"{option} must be in "):
         serve(name, *arguments(name, tokenizer), **{option: value})
 

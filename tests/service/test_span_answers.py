@@ -48,7 +48,7 @@ def by_hand(reader, text):
     return np.exp(score), starts[i], max(starts[i], ends[j])
 
 
-def test_the_best_span_stands_where_it_says(reader):
+def test_best_span_equals_the_text_at_its_offsets(reader):
     found = ask(reader)
     for row, text in enumerate(TEXTS):
         answer = found["answer"][row].decode()
@@ -78,7 +78,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_the_answer_is_those_characters_of_the_text(reader, odd):
+def test_answer_equals_the_characters_at_its_offsets(reader, odd):
     texts = [
         made.replace("?", one)
         for one in odd
@@ -100,7 +100,7 @@ def test_the_answer_is_those_characters_of_the_text(reader, odd):
     assert inside > len(odd) / 2  # odd characters were in answers, not only beside them
 
 
-def test_bytes_that_are_no_utf8_count_as_the_characters_that_replace_them(reader):
+def test_offsets_count_replacement_characters_for_invalid_utf8(reader):
     texts = [b"a\xffhouse\n\xc3", b"\x80a\xffb lake\xf0"]
     found = ask(reader, texts)
     for row, text in enumerate(texts):
@@ -108,7 +108,7 @@ def test_bytes_that_are_no_utf8_count_as_the_characters_that_replace_them(reader
         assert found["answer"][row].decode() == text.decode(errors="replace")[start:end]
 
 
-def test_every_span_gives_back_its_characters(reader):
+def test_every_span_consists_of_whole_characters(reader):
     """For each pair of positions, the offsets give whole characters."""
     side = reader.tokenizer.source
     for text in filter(None, TEXTS):
@@ -120,7 +120,7 @@ def test_every_span_gives_back_its_characters(reader):
         assert ends[-1] >= len(given.rstrip())
 
 
-def test_of_one_text_with_a_tab_it_is_the_same(reader):
+def test_question_and_text_joined_by_a_tab_give_the_same_answer(reader):
     texts = ["a house by the lake", "no", "a\tb lake"]
     default = reader.functions["serving_default"]
     found = default(tf.constant([f"{QUESTION}\t{text}" for text in texts]))
@@ -131,7 +131,7 @@ def test_of_one_text_with_a_tab_it_is_the_same(reader):
     assert alone["answer"].numpy().tolist() == [b"", b""]
 
 
-def test_what_is_too_long_is_cut(reader):
+def test_too_long_question_and_text_are_truncated(reader):
     side, long = reader.tokenizer.source, " ".join(["lake"] * 60)
     read = encode_question(side, tf.constant([long, "a"]), tf.constant([long, long]), L)
     assert read.ids.shape == (2, L) and read.truncated.numpy().all()
@@ -143,7 +143,7 @@ def test_what_is_too_long_is_cut(reader):
     assert ask(reader, [long])["truncated"].tolist() == [True]
 
 
-def test_saved_it_answers_the_same(reader, tmp_path):
+def test_saved_reader_gives_the_same_answers_and_refuses_bad_requests(reader, tmp_path):
     reader.save(tmp_path / "1")
     loaded = tf.saved_model.load(tmp_path / "1").signatures
     assert set(loaded) == {"serving_default", "answer"}

@@ -42,7 +42,7 @@ def assert_answers(found, which):
         assert score == pytest.approx(row[which][1], abs=TOLERANCE, rel=0), row
 
 
-def test_what_is_stored_has_what_a_text_may_be(texts):
+def test_stored_texts_cover_odd_cases(texts):
     assert len(texts) >= 12 and b"" in texts
     assert any("🎉".encode() in text for text in texts)
     with pytest.raises(UnicodeDecodeError):
@@ -52,7 +52,7 @@ def test_what_is_stored_has_what_a_text_may_be(texts):
     assert any(row["beam"][0] != row["greedy"][0] for row in TRANSLATIONS)
 
 
-def test_it_loads(translator):
+def test_stored_run_loads(translator):
     assert run.read_config(STORED)["format"] == 1
     assert run.read_config(STORED)["training"]["note"].startswith("größer")
     model, tokenizer = tfformer.load(STORED)
@@ -62,14 +62,14 @@ def test_it_loads(translator):
     assert (translator.max_source_length, translator.max_target_length) == (17, 13)
 
 
-def test_it_translates_the_same_by_beam_search(translator, texts):
+def test_beam_search_translations_equal_the_stored_ones(translator, texts):
     found = translator.functions["serving_default"](tf.constant(texts))
     assert_answers(zip(found["translation"].numpy(), found["score"].numpy(), strict=True), "beam")
     assert found["truncated"].numpy().tolist() == [row["truncated"] for row in TRANSLATIONS]
     assert translator.translate(texts) == [row["beam"][0] for row in TRANSLATIONS]
 
 
-def test_it_translates_the_same_greedily(translator, texts):
+def test_greedy_translations_equal_the_stored_ones(translator, texts):
     assert translator.translate(texts, greedy=True) == [row["greedy"][0] for row in TRANSLATIONS]
     found = translator.functions["beam_search"](
         tf.constant(texts), beam_width=tf.constant(1), length_penalty=tf.constant(0.0)
@@ -78,7 +78,7 @@ def test_it_translates_the_same_greedily(translator, texts):
     assert_answers(zip(*best, strict=True), "greedy")
 
 
-def test_a_later_format_is_refused_in_one_line(tmp_path, capsys):
+def test_later_format_is_refused_with_one_line_error(tmp_path, capsys):
     later = shutil.copytree(STORED, tmp_path / "run")
     config = json.loads((later / "config.json").read_text(encoding="utf-8"))
     config["format"] = run.FORMAT + 1

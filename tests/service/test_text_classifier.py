@@ -37,7 +37,7 @@ def ids_of(tokenizer, text):
     return tokenizer.encode_source([text]).numpy()
 
 
-def test_answers_are_the_model_s_of_each_text_alone(classifier, tokenizer):
+def test_answers_equal_the_model_on_each_text_alone(classifier, tokenizer):
     found, vectors = ask(classifier, "classify"), ask(classifier, "embed")
     for row, text in enumerate(TEXTS):
         ids = ids_of(tokenizer, text)
@@ -62,7 +62,7 @@ def test_a_long_text_is_cut_before_its_eos(classifier, tokenizer):
     np.testing.assert_allclose(found["vector"][:1], classifier.model.embed(cut), atol=1e-5)
 
 
-def test_in_python_they_are_in_order(classifier):
+def test_python_answers_are_in_order(classifier):
     labels = classifier.answer([text.decode(errors="replace") for text in TEXTS], batch_size=2)
     assert labels == [label.decode() for label in ask(classifier, "classify")["label"]]
     with pytest.raises(ValueError, match="greedy must be False, because this model does not"):
@@ -72,7 +72,7 @@ def test_in_python_they_are_in_order(classifier):
     assert classifier.embed([]).shape == (0, 14)
 
 
-def test_what_no_request_may_be(classifier):
+def test_empty_batch_is_accepted_and_wrong_requests_are_refused(classifier):
     for name in classifier.functions:
         assert all(len(value) == 0 for value in ask(classifier, name, []).values())
         with pytest.raises(tf.errors.InvalidArgumentError, match="number of texts must be in"):
@@ -81,7 +81,7 @@ def test_what_no_request_may_be(classifier):
             classifier.functions[name](tf.constant([["a"]]))
 
 
-def test_what_does_not_belong_together_is_refused(classifier, tokenizer):
+def test_mismatched_model_tokenizer_or_options_are_refused(classifier, tokenizer):
     model = classifier.model
     with pytest.raises(ValueError, match="must have a table of 3 labels .* got 2 labels"):
         TextClassifier(model, Tokenizer(tokenizer.source, LabelTable(["a", "b"])))
@@ -100,7 +100,7 @@ def test_what_does_not_belong_together_is_refused(classifier, tokenizer):
             TextClassifier(model, tokenizer, **options)
 
 
-def test_a_table_of_labels_has_blanks_in_them():
+def test_label_table_accepts_labels_with_spaces():
     table = LabelTable(LABELS)
     texts = ["fruit salad\tanimal", "größer", "", "\t\tanimal\t", "fruit  salad", "fruit\x01salad"]
     ids = table.encode(tf.constant(texts)).to_list()

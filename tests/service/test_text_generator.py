@@ -61,7 +61,7 @@ def prompt_of(tokenizer, text):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"seed": 3}, {"top_k": 1}, {"top_k": 1, "no_repeat_ngram": 1}])
-def test_what_is_written_is_what_generate_finds(generator, model, tokenizer, options):
+def test_generated_text_equals_tfformer_generate(generator, model, tokenizer, options):
     """The ids of the uncached model if the most likely token is drawn; the text follows the
     prompt's."""
     found = ask(generator, "generate", **options)
@@ -81,7 +81,7 @@ def test_what_is_written_is_what_generate_finds(generator, model, tokenizer, opt
     np.testing.assert_array_equal(found["finished"], ended)
 
 
-def test_the_likeliest_token_by_token_is_greedy_search_without_a_cache(generator, model, tokenizer):
+def test_top_k_1_equals_greedy_search_without_a_cache(generator, model, tokenizer):
     found = ask(generator, "generate", top_k=1)
     for row, text in enumerate(TEXTS):
         plain = tfformer.generate(
@@ -135,7 +135,7 @@ def test_no_answer_depends_on_batch_mates(generator):
                 np.testing.assert_allclose(value[0], expected[inside], rtol=1e-4, atol=1e-5)
 
 
-def test_writing_ends_at_the_stop_string(generator):
+def test_generation_ends_at_the_stop_string(generator):
     whole = ask(generator, "generate", seed=1, min_length=13)
     letters = [c for c in whole["continuation"][0].decode() if c.isascii() and c.isalpha()]
     for stop in (letters[-1].encode(), letters[1].encode(), b"no such thing"):
@@ -155,7 +155,7 @@ def log_probs(model, ids):
     return found.numpy()[0][np.arange(len(ids)), ids]
 
 
-def test_a_score_is_the_model_own_log_probability(generator, model, tokenizer):
+def test_score_equals_the_log_probability_of_the_model(generator, model, tokenizer):
     """Short texts; `truncated` is false."""
     texts = ["a house", "the lake", ""]
     found = ask(generator, "score", texts)
@@ -186,7 +186,7 @@ def test_a_long_text_is_scored_by_windows(generator, model, tokenizer, stride):
     assert int(tf.math.count_nonzero(real[1])) == len(tokenizer.encode_source(["a house"])[0])
 
 
-def test_of_a_long_prompt_the_end_is_read(generator, tokenizer):
+def test_long_prompt_keeps_only_its_end(generator, tokenizer):
     long = " ".join(tiny.sentences(9, seed=4))
     ids, truncated = generator.writing.prompts(tf.constant([long, "a house", ""]))
     whole = tokenizer.encode_source([long])[0].numpy().tolist()[:-1]
@@ -196,7 +196,7 @@ def test_of_a_long_prompt_the_end_is_read(generator, tokenizer):
     assert ask(generator, "generate", [long])["truncated"].tolist() == [True]
 
 
-def test_no_rows_are_no_answers(generator):
+def test_empty_batch_gives_empty_outputs(generator):
     for name in generator.functions:
         assert all(len(value) == 0 for value in ask(generator, name, []).values())
 
@@ -215,7 +215,7 @@ def test_no_rows_are_no_answers(generator):
         ("generate", TEXTS, {"repetition_penalty": 0.5}, "repetition_penalty must be in"),
     ],
 )
-def test_what_no_request_may_ask_is_named(generator, name, texts, options, message):
+def test_bad_request_is_refused(generator, name, texts, options, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         ask(generator, name, texts, **options)
 
@@ -231,12 +231,12 @@ def test_what_no_request_may_ask_is_named(generator, name, texts, options, messa
         ({"max_batch_size": 0}, "max_batch_size must be an integer of at least 1, got 0"),
     ],
 )
-def test_an_option_that_breaks_its_rule_is_named(model, tokenizer, options, message):
+def test_error_names_an_option_out_of_range(model, tokenizer, options, message):
     with pytest.raises(ValueError, match=message):
         TextGenerator(model, tokenizer, **options)
 
 
-def test_a_model_and_a_tokenizer_that_do_not_belong_together(model, tokenizer):
+def test_mismatched_model_and_tokenizer_are_refused(model, tokenizer):
     other = Tokenizer.train(["ein Haus"], vocabulary_size=300)
     with pytest.raises(ValueError, match="tokenizer must be one for both sides, of \\d+ ids"):
         TextGenerator(model, other)
@@ -247,12 +247,12 @@ def test_a_model_and_a_tokenizer_that_do_not_belong_together(model, tokenizer):
         TextGenerator(tokenizer, tokenizer)
 
 
-def test_an_option_of_a_request_that_breaks_its_rule_is_named(generator):
+def test_max_length_above_the_limit_is_refused(generator):
     with pytest.raises(ValueError, match="max_length must be at most max_target_length = 13"):
         generator.generate(["The "], max_length=76)
 
 
-def test_an_export_with_a_repetition_penalty_is_compared_too(model, tokenizer):
+def test_export_with_a_repetition_penalty_is_still_compared(model, tokenizer):
     """The penalty changes the scores, so the compared texts are searched without it."""
     generator = TextGenerator(model, tokenizer, repetition_penalty=1.2, **LIMITS)
     requests = sample_requests(generator)

@@ -61,7 +61,7 @@ def test_each_word_has_the_label_of_its_first_piece(tagger):
         assert alone["tags"][0] == found["tags"][row]
 
 
-def test_words_behind_the_limit_have_no_label(tagger):
+def test_words_after_the_limit_have_no_label(tagger):
     text = " ".join(["house"] * 64)
     _, ids, places = by_hand(tagger, text)
     kept = sum(place < 30 for place in places)
@@ -79,7 +79,7 @@ def test_words_behind_the_limit_have_no_label(tagger):
     assert ask(tagger, [long])["length"].tolist() == [1]
 
 
-def test_ids_of_words_and_places(tagger):
+def test_encode_words_gives_ids_and_first_piece_positions(tagger):
     ids, places = encode_words(tagger.tokenizer.source, words_of(tf.constant(TEXTS)))
     for row, text in enumerate(TEXTS):
         _, expected, begins = by_hand(tagger, text)

@@ -50,7 +50,7 @@ def test_only_blank_texts_are_searched_without_an_error(serve):
     assert found["score"].tolist() == [0, 0]
 
 
-def test_invalid_bytes_are_no_error_and_harm_no_neighbour(serve, served):
+def test_invalid_bytes_do_not_affect_other_texts(serve, served):
     found = serve("serving_default", [b"\xff\xfe\0", *TEXTS])
     np.testing.assert_array_equal(
         found["translation"][1:], served["serving_default"]["translation"]
@@ -81,7 +81,7 @@ def test_a_text_is_truncated_exactly_when_it_has_too_many_tokens(serve, tokenize
         ("align", ("source", "target"), (MAX_SOURCE, MAX_TARGET)),
     ],
 )
-def test_every_signature_says_which_rows_it_has_cut(serve, tokenizer, name, inputs, limits):
+def test_every_signature_marks_truncated_rows(serve, tokenizer, name, inputs, limits):
     """A row with short inputs only, and for each input a row in which only this one is too long."""
     rows = [["Haus"] * len(inputs)]
     for n, limit in enumerate(limits):
@@ -99,7 +99,7 @@ def test_a_text_of_too_many_characters_is_cut_before_it_is_tokenised(serve):
     assert found["translation"][0] == found["translation"][1]
 
 
-def test_characters_are_not_bytes(serve):
+def test_character_limit_does_not_count_bytes(serve):
     # The maximum number of characters, of four bytes each, most of them spaces.
     text = "🦀" + "\u3000" * (16 * MAX_SOURCE - 1)
     assert serve("serving_default", [text])["truncated"].tolist() == [False]

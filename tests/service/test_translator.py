@@ -17,7 +17,7 @@ from tfformer import Tokenizer, Translator
         ({"max_target_length": 0}, "max_target_length must be in .* got 0"),
     ],
 )
-def test_a_wrong_argument_is_named(model, tokenizer, options, message):
+def test_error_names_a_wrong_argument(model, tokenizer, options, message):
     with pytest.raises(ValueError, match=message):
         Translator(model, tokenizer, **options)
 

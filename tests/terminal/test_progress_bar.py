@@ -11,7 +11,7 @@ TIME = r"(-:--:--|\d+:\d\d:\d\d)"
 
 
 @pytest.mark.parametrize(("width", "shown"), [(80, 1), (140, 3)])
-def test_count_and_time_are_kept_and_as_many_figures_as_there_is_room_for(width, shown):
+def test_narrow_bar_drops_figures_but_keeps_count_and_time(width, shown):
     output, figures = terminal(width), ["loss 5.123", "accuracy 12.3 %", "lr 1.23e-03, and more"]
     with Bar("epoch 12/20 of a [red]long[/red] training", 67_890, 7, output=output) as bar:
         bar.to(12_345, figures)
@@ -22,7 +22,7 @@ def test_count_and_time_are_kept_and_as_many_figures_as_there_is_room_for(width,
     assert "of a [red]"[: width // 3 - 13] in last
 
 
-def test_a_total_that_is_not_known():
+def test_unknown_total_shows_only_the_count():
     output = terminal(80)
     with Bar("learning", unit="texts", output=output) as bar:
         assert list(bar.over(iter(range(1000)))) == list(range(1000))
@@ -31,7 +31,7 @@ def test_a_total_that_is_not_known():
     assert re.search(rf"^learning .* 1,024 texts .*{TIME}$", output.file.rows()[-1])
 
 
-def test_a_total_that_is_known_when_the_work_has_begun():
+def test_total_can_be_set_after_the_start():
     output = terminal(80)
     with Bar("train.en.gz", 0, unit="kB", output=output) as bar:
         bar.expect(1234)
@@ -39,7 +39,7 @@ def test_a_total_that_is_known_when_the_work_has_begun():
     assert re.search(rf"^train.en.gz ━*╸?╺?━* +617/1,234 kB .*{TIME}$", output.file.rows()[-1])
 
 
-def test_a_log_gets_lines_alone(monkeypatch, capsys):
+def test_log_gets_only_plain_lines_and_no_bar(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")  # for users who want colours in logs
     with Bar("exporting", unit="steps") as bar:
         bar.step("writing ...")
@@ -51,7 +51,7 @@ def test_a_log_gets_lines_alone(monkeypatch, capsys):
     assert not Bar("", output=terminal(80, "dumb")).shown and Bar("", output=terminal(80)).shown
 
 
-def test_fitting():
+def test_fitting_drops_texts_beyond_the_width():
     assert fitting(["abc", "de", "f"], 10) == "abc  de  f"
     assert fitting(["abc", "de", "f"], 9) == "abc  de"
     assert fitting(["abc"], 2) == fitting([], -1) == ""

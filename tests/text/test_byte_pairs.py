@@ -34,7 +34,7 @@ def texts():
     return [*mixed, *hub.TEXTS, "", " ", "  a"]
 
 
-def test_ids_and_texts_are_those_of_keras_hub(side):
+def test_ids_and_texts_equal_keras_hub(side):
     theirs, asked = hub.bart_tokenizer(), texts()
     expected = [list(ids) for ids in theirs(asked)]
     found = tf.function(side.encode, autograph=False)(tf.constant(asked))
@@ -45,7 +45,7 @@ def test_ids_and_texts_are_those_of_keras_hub(side):
     assert said == theirs.detokenize(expected)
 
 
-def test_the_first_merge_is_joined_first_and_the_left_pair_of_two():
+def test_merges_follow_their_order_and_the_leftmost_pair():
     vocabulary = {piece: n for n, piece in enumerate(["a", "b", "c", "ab", "bc", "aa", "abc"])}
     side = BytePairs(vocabulary, ["b c", "a b", "a a", "ab c"], (None, None, None, None))
 
@@ -60,7 +60,7 @@ def test_the_first_merge_is_joined_first_and_the_left_pair_of_two():
     assert pieces("") == pieces("xyz") == []
 
 
-def test_a_side_is_known_by_its_content(side):
+def test_byte_pairs_are_restored_from_their_content(side):
     again = BytePairs.from_content(side.content)
     assert again.is_same(side) and again.pieces == side.pieces
     larger = side.filled_up(side.size + 7)
@@ -91,7 +91,7 @@ def test_tables_that_do_not_fit_are_refused(changes, said):
         BytePairs(**{**known, **changes})
 
 
-def test_it_is_served_from_what_is_tracked(side, tmp_path):
+def test_saved_model_encodes_and_decodes_the_same(side, tmp_path):
     root = tf.Module()
     root.tokenizer = Tokenizer(side)
     spec = tf.TensorSpec([None], tf.string, "text")
@@ -140,7 +140,7 @@ def _kind(character):
     return category if category in "LN" else "O"
 
 
-def test_words_are_those_of_the_expression_with_its_look_ahead():
+def test_words_equal_the_gpt_2_regular_expression():
     table = {name: n for n, name in enumerate([*byte_names(), "<s>", "<pad>", "</s>", "<unk>"])}
     side = BytePairs(table, [], (257, 259, 256, 258), None, [], words=True)
     prefixed = BytePairs(table, [], (257, 259, 256, 258), None, [], words=True, prefix_space=True)
@@ -177,7 +177,7 @@ def of_tokenizers(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_words_of_each_kind_are_those_of_tokenizers(kind):
+def test_words_of_each_kind_equal_the_tokenizers_library(kind):
     rng, expected = random.Random(7), of_tokenizers(kind)
     side = BytePairs(BYTES, [], [None] * 4, words=kind)
     mixed = ["".join(rng.choices(MORE_PARTS, k=rng.randint(1, 12))) for _ in range(997)]
@@ -207,14 +207,14 @@ def chat():
         ("e\u0301", ["Ã", "©"]),
     ],
 )
-def test_whole_pieces_are_cut_out_before_the_words(text, pieces, chat):
+def test_special_pieces_are_cut_out_before_the_words(text, pieces, chat):
     """Then a word that is a piece stays whole, even if no merges make it."""
     [ids] = chat.encode(tf.constant([text])).to_list()
     assert [chat.pieces[n] for n in ids] == [*pieces, "<|end|>"]  # at the end, as eos
     assert ids[-1] == 3 and chat.pieces[3] == "<|end|>"
 
 
-def test_a_decoded_text_hides_what_is_hidden(chat):
+def test_hidden_pieces_are_left_out_when_decoding(chat):
     ids = chat.encode(tf.constant(["<|turn|>the <tool>", "<|turn|>"]))
     assert [text.decode() for text in chat.decode(ids[:, :-1]).numpy()] == ["the <tool>", ""]
     assert [chat.pieces[n] for n in chat.ends] == ["<|turn|>"] and chat.prompt_bos is False
@@ -228,7 +228,7 @@ def test_a_decoded_text_hides_what_is_hidden(chat):
     )
 
 
-def test_the_content_of_a_side_without_them_stays_as_it_was(side):
+def test_content_without_special_options_is_unchanged(side):
     assert json.loads(side.content)[5:] == []
     plain = BytePairs(BYTES, [], [None] * 4, words=True, prefix_space=True)
     assert json.loads(plain.content)[5:] == [True, True, False]

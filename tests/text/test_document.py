@@ -62,19 +62,19 @@ def sentences(*texts):
         (" \n ", ["", ""]),
     ],
 )
-def test_where_a_sentence_ends(text, expected):
+def test_text_is_split_into_the_expected_sentences(text, expected):
     [found], _ = sentences(text)
     assert found == expected
 
 
-def test_a_date_is_one_sentence_as_it_is_written_in_any_language():
+def test_a_date_is_one_sentence_in_every_language():
     """(Only a new line would split it; there is none.)"""
     written = sorted({pair.source for pair in dates.pairs("test", 1000)})
     found, _ = sentences(*written)
     assert found == [[date] for date in written]
 
 
-def test_sentences_and_what_stands_between_them_are_the_text_again():
+def test_sentences_and_separators_join_to_the_original_text():
     texts = ["A b. C d!  E.\n\n F. G", "", "one", "你好。我。 OK. Yes", "\n\nx\n", "a.\tB"]
     found, space = split_sentences(tf.constant(texts))
     assert found.row_lengths().numpy().tolist() == space.row_lengths().numpy().tolist()
@@ -83,7 +83,7 @@ def test_sentences_and_what_stands_between_them_are_the_text_again():
     assert [text.decode() for text in again.numpy()] == texts
 
 
-def test_new_lines_stay_and_sentences_of_a_line_are_one_space_apart():
+def test_joining_keeps_newlines_and_uses_single_spaces():
     texts = ["One.  Two.\n\n  Three. Four", "你好。我是。\nOK. Yes", "x", ""]
     found, space = split_sentences(tf.constant(texts))
     upper = found.with_flat_values(tf.strings.upper(found.flat_values, "utf-8"))
@@ -91,11 +91,11 @@ def test_new_lines_stay_and_sentences_of_a_line_are_one_space_apart():
     assert joined == ["ONE. TWO.\n\n  THREE. FOUR", "你好。我是。\nOK. YES", "X", ""]
 
 
-def test_a_mark_in_a_text_ends_no_sentence():
+def test_control_character_in_a_text_ends_no_sentence():
     assert sentences("a\x1eb\x1e\x1ec")[0] == [["a b  c"]]
 
 
-def test_windows_are_as_long_as_they_may_be_and_overlap():
+def test_windows_have_maximum_length_and_overlap():
     rows = [list(range(100, 100 + size)) for size in (0, 1, 7, 8, 11, 29)]
     windows, origin = split_windows(tf.ragged.constant(rows, tf.int32), 7, 2)
     expected, expected_rows = [], []
@@ -116,7 +116,7 @@ def lengths_of(windows):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_windows_of_a_text_are_joined_to_the_text(seed):
+def test_joined_windows_equal_the_text(seed):
     random.seed(seed)
     rows = [[random.randrange(4, 997) for _ in range(random.randrange(151))] for _ in range(7)]
     windows, origin = split_windows(tf.ragged.constant(rows, tf.int32), 23, 6)
@@ -125,14 +125,14 @@ def test_windows_of_a_text_are_joined_to_the_text(seed):
 
 @pytest.mark.parametrize("period", [*range(1, 31), 63, 240])
 @pytest.mark.parametrize("size", [64, 77, 111, 240])
-def test_windows_of_a_text_that_repeats_itself_are_joined_to_the_text(period, size):
+def test_joined_windows_of_a_repetitive_text_equal_the_text(period, size):
     """Refrains and price lists."""
     row = [4 + n % period for n in range(size)]
     windows, origin = split_windows(tf.ragged.constant([row], tf.int32), 63, 15)
     assert join_windows(windows, origin, lengths_of(windows), 15).to_list() == [row]
 
 
-def test_translations_that_differ_at_their_edges_are_joined_where_they_agree():
+def test_windows_that_differ_at_the_edges_are_joined_where_they_agree():
     # A window's end is translated without what follows, and its beginning without what came before.
     first, second = [11, 12, 13, 14, 15, 16, 17, 91], [92, 15, 16, 17, 18, 19, 20, 21]
     ids = tf.ragged.constant([first, second, [5, 6]], tf.int32)
@@ -140,7 +140,7 @@ def test_translations_that_differ_at_their_edges_are_joined_where_they_agree():
     assert joined == [list(range(11, 22)), [5, 6]]
 
 
-def test_translations_that_do_not_agree_give_up_half_the_overlap_each():
+def test_windows_that_never_agree_lose_half_the_overlap_each():
     first, second = list(range(10, 20)), list(range(30, 40))
     ids = tf.ragged.constant([first, second], tf.int32)
     assert join_windows(ids, tf.constant([0, 0]), lengths_of(ids), 4).to_list() == [
@@ -165,7 +165,7 @@ def translate(translator, *texts):
 
 
 @pytest.mark.slow
-def test_a_document_is_its_sentences_one_by_one(translator):
+def test_document_equals_its_sentences_translated_alone(translator):
     texts = ["A little house.", "Nobody in it!", "The lake?", "With the trees"]
     alone = translator.translate(texts)
     assert all(alone)
@@ -177,7 +177,7 @@ def test_a_document_is_its_sentences_one_by_one(translator):
     assert found["truncated"] == [False] * 4
 
 
-def test_a_document_does_not_depend_on_what_comes_with_it(translator):
+def test_document_does_not_depend_on_its_batch_mates(translator):
     random.seed(1)
     texts = [
         ". ".join(" ".join(random.choices(tiny.WORDS, k=random.randint(1, 40))) for _ in range(n))
@@ -188,7 +188,7 @@ def test_a_document_does_not_depend_on_what_comes_with_it(translator):
 
 
 @pytest.mark.slow
-def test_a_sentence_that_is_too_long_goes_in_windows(translator):
+def test_too_long_sentence_is_translated_in_windows(translator):
     text = " ".join(tiny.WORDS * 7)
     ids = translator.tokenizer.encode_source(tf.constant([text]))[:, :-1]
     length, overlap = LENGTH - 1, (LENGTH - 1) // 4
@@ -261,7 +261,7 @@ def test_one_character_of_many_tokens_is_cut_like_a_long_text(translator, charac
     assert count < limits["max_document_characters"]
 
 
-def test_a_document_of_too_many_sentences_is_cut_and_a_request_of_too_many_refused(translator):
+def test_too_many_sentences_are_cut_per_document_and_refused_per_request(translator):
     pieces, rows = translator.limits()["max_document_pieces"], translator.max_batch_size
     assert translator.limits()["max_request_pieces"] == pieces  # this one allows few rows
     line = "\u3000\n"  # a sentence without a token
@@ -272,7 +272,7 @@ def test_a_document_of_too_many_sentences_is_cut_and_a_request_of_too_many_refus
         function(tf.constant([line * (pieces // 2)] * min(3, rows)))
 
 
-def test_bytes_that_are_no_text_are_replaced(translator):
+def test_invalid_bytes_are_replaced(translator):
     found = translator.functions["translate_document"](
         tf.constant([b"A \xff\x00 house.\x1f B\xc3"])
     )

@@ -26,7 +26,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ids_and_texts_are_those_of_keras_hub(name):
+def test_ids_and_texts_equal_keras_hub(name):
     theirs, special = CASES[name]()
     size = theirs.vocabulary_size()
     side = ForeignModel(theirs.proto, special, size + 5)
@@ -49,7 +49,7 @@ def test_ids_and_texts_are_those_of_keras_hub(name):
     assert tokenizer.decode(tf.constant([holes])).numpy().tolist() == [b""]
 
 
-def test_what_is_no_model_is_refused():
+def test_invalid_model_is_refused():
     content = hub.t5_tokenizer().proto
     with pytest.raises(ValueError, match="size must be at least 97, the pieces, got 96"):
         ForeignModel(content, SpecialIds(0, 2, 0, 1), 96)

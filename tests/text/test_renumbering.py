@@ -31,7 +31,7 @@ def pieces_of(content, texts):
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
-def test_texts_are_cut_as_before(kind):
+def test_renumbered_model_segments_texts_as_before(kind):
     content = learned(kind)
     names = regular_pieces(content)[::-1]
     side = renumbered(content, names)
@@ -42,7 +42,7 @@ def test_texts_are_cut_as_before(kind):
     assert [text.decode() for text in side.decode(ids).numpy()] == TEXTS[:3]
 
 
-def test_a_foreign_piece_is_not_written_and_a_filling_not_read(content):
+def test_foreign_piece_is_never_encoded_and_filling_never_decoded(content):
     names = regular_pieces(content)
     side = renumbered(content, ["▁the▁lake", f"{FILLING}x", ">>de<<", *names], codes=True)
     expected = pieces_of(content, ["the lake"])[0]
@@ -51,7 +51,7 @@ def test_a_foreign_piece_is_not_written_and_a_filling_not_read(content):
     assert side.decode(tf.ragged.constant([[4, 5]])).numpy() == [b"the lake"]
 
 
-def test_what_a_model_does_not_know_is_looked_up_by_its_spelling(content):
+def test_unknown_piece_is_looked_up_by_its_spelling(content):
     names = regular_pieces(content)
     assert not set("JUW") & set("".join(names))
     side = renumbered(content, [*names, "J", "U", "WWW", "Jay", ">>J<<", "▁W"], codes=True)
@@ -66,7 +66,7 @@ def test_what_a_model_does_not_know_is_looked_up_by_its_spelling(content):
     assert pieces_of(content, ["JU"])[0][-1] == "JU"
 
 
-def test_a_piece_that_is_left_out_or_not_to_be_written_is_written_with_others(content):
+def test_missing_or_unwritten_piece_is_encoded_by_other_pieces(content):
     names = regular_pieces(content)
     whole = pieces_of(content, ["the lake"])[0]
     longest = max(whole, key=len)
@@ -80,7 +80,7 @@ def test_a_piece_that_is_left_out_or_not_to_be_written_is_written_with_others(co
         assert longest not in found and "".join(found) == "".join(whole)
 
 
-def test_what_cannot_be_renumbered_is_named(content):
+def test_model_that_cannot_be_renumbered_is_refused(content):
     names, merged = regular_pieces(content), regular_pieces(learned("bpe"))
     halves = [one[:n] for one in merged for n in range(2, len(one)) if one[:n] not in merged]
     for given, pieces, said in (
@@ -95,7 +95,7 @@ def test_what_cannot_be_renumbered_is_named(content):
             renumbered(given, pieces, "here")
 
 
-def test_bpe_keeps_its_merges_beside_new_pieces():
+def test_bpe_keeps_its_merges_with_new_pieces():
     """Some are in no text; two characters are merged last, and split again."""
     names, texts = regular_pieces(learned("bpe")), [*TEXTS, "xyxy the lakexy", "☃ ☃☃"]
     before = renumbered(learned("bpe"), names)
@@ -115,7 +115,7 @@ def test_bpe_keeps_its_merges_beside_new_pieces():
             assert ours == theirs
 
 
-def test_bytes_are_kept_together():
+def test_byte_pieces_are_kept_all_or_none():
     """All bytes or none: without them, missing characters are the unknown piece."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

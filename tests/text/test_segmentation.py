@@ -15,7 +15,7 @@ def side():
     return Tokenizer.train(tiny.sentences(97), vocabulary_size=347).source
 
 
-def test_they_have_each_piece_with_its_score_and_type(side):
+def test_tables_have_each_piece_with_its_score_and_type(side):
     found = tables_of(side)
     assert found["kind"] == "unigram" and found["pieces"] == side.pieces
     assert len(found["scores"]) == len(found["types"]) == side.size
@@ -45,7 +45,7 @@ def add(piece, kind):
         ),
     ],
 )
-def test_a_model_that_needs_more_is_refused(side, change, words):
+def test_unsupported_model_features_are_refused(side, change, words):
     with pytest.raises(ValueError, match=words):
         tables_of(changed(side, change))
 

@@ -78,7 +78,7 @@ def test_special_ids_are_0_to_3_and_the_pieces_follow(tokenizers, kind):
 
 
 @kinds
-def test_ids_are_the_library_s_own_and_end_with_eos(tokenizers, kind):
+def test_ids_equal_sentencepiece_and_end_with_eos(tokenizers, kind):
     tokenizer = tokenizers[kind]
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.source_model)
     texts = sentences(3, 50) + UNSEEN + ["", "   ", "tab\tand\r\nline", "nul\0"]
@@ -98,7 +98,7 @@ def test_no_text_has_an_unknown_id(tokenizers, kind):
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t\r\n", "\0", "\u3000", "\x7f \x01"])
-def test_a_text_that_shows_nothing_is_eos_alone(unigram, text):
+def test_blank_text_encodes_to_eos_only(unigram, text):
     assert rows(unigram.encode_source(tf.constant([text]))) == [[3]]
 
 
@@ -166,14 +166,14 @@ def test_clean_text_is_valid_and_without_control_characters(raw, cleaned):
     "one, other",
     [("ﬁne", "fine"), ("A\u0308pfel", "Äpfel"), ("ein   Haus ", "ein Haus"), ("１９８７", "1987")],
 )
-def test_texts_that_are_one_under_nfkc_have_the_same_ids(unigram, one, other):
+def test_texts_equal_under_nfkc_have_the_same_ids(unigram, one, other):
     assert rows(unigram.encode_source([one])) == rows(unigram.encode_source([other]))
 
 
 # ---------------------------------------------------------------- graph and pipeline
 
 
-def test_graph_and_pipeline_are_eager(unigram):
+def test_graph_and_pipeline_equal_eager_results(unigram):
     texts = tf.constant(sentences(9, 20) + UNSEEN)
     eager = rows(unigram.encode_source(texts))
 
@@ -192,7 +192,7 @@ def test_graph_and_pipeline_are_eager(unigram):
 # ---------------------------------------------------------------- two sides, two tokenizers
 
 
-def test_one_model_serves_both_sides_unless_they_are_separate(unigram, separate):
+def test_tokenizer_is_shared_unless_source_and_target_are_separate(unigram, separate):
     assert unigram.is_shared
     assert unigram.target_model == unigram.source_model
     assert not separate.is_shared
@@ -211,7 +211,7 @@ def test_one_model_serves_both_sides_unless_they_are_separate(unigram, separate)
     assert "東京" in b"".join(pieces).decode()
 
 
-def test_shared_pieces_are_learned_from_both_sides():
+def test_shared_pieces_are_learned_from_source_and_target():
     shared = Tokenizer.train(["the lake"] * 30, ["東京 の 家"] * 30, vocabulary_size=350)
     assert shared.is_shared
     (ids,) = rows(shared.encode_source(tf.constant(["lake 東京"])))
@@ -222,7 +222,7 @@ def test_shared_pieces_are_learned_from_both_sides():
 # ---------------------------------------------------------------- identity
 
 
-def test_sha256_is_of_the_content_of_both_sides(tokenizers, separate):
+def test_sha256_depends_on_the_content_of_source_and_target(tokenizers, separate):
     tokenizer = tokenizers["unigram"]
     assert Tokenizer(tokenizer.source_model).sha256 == tokenizer.sha256
     source, target = separate.source_model, separate.target_model
@@ -259,7 +259,7 @@ def test_split_digits_makes_every_digit_a_piece(split):
 
 
 @pytest.mark.parametrize("model", [b"", b"no model", b"\x0a\x03abc" * 9])
-def test_what_is_no_model_is_refused(unigram, model):
+def test_invalid_model_is_refused(unigram, model):
     with pytest.raises(ValueError, match="source_model must .* got"):
         Tokenizer(model)
     with pytest.raises(ValueError, match="target_model must .* got"):
@@ -281,7 +281,7 @@ def test_a_model_of_other_special_ids_is_refused():
 
 
 @pytest.mark.parametrize("size", [0, -5, 260, 300.0, "300", None])
-def test_a_vocabulary_size_that_cannot_be_is_refused(size):
+def test_invalid_vocabulary_size_is_refused(size):
     with pytest.raises(ValueError, match=f"vocabulary_size must be .*260.* got {size!r}"):
         Tokenizer.train(["ein Haus"], vocabulary_size=size)
 
@@ -293,7 +293,7 @@ def test_a_vocabulary_size_that_cannot_be_is_refused(size):
         (["ein Haus"], {"kind": "word"}, "kind must be one of .*'unigram'.* got 'word'"),
     ],
 )
-def test_what_cannot_be_learned_is_named(texts, options, message):
+def test_empty_corpus_or_unknown_kind_is_refused(texts, options, message):
     with pytest.raises(ValueError, match=message):
         Tokenizer.train(texts, **options)
 
@@ -327,7 +327,7 @@ def test_tokenizers_of_several_saved_models_in_one_process_do_not_mix(unigram, s
         np.testing.assert_array_equal(found["target"], target.to_tensor(0))
 
 
-def test_a_vocabulary_that_is_too_small_for_a_script_says_the_smallest():
+def test_too_small_vocabulary_error_gives_the_minimum_size():
     texts = ["".join(chr(0x4E00 + n + k) for k in range(9)) for n in range(0, 450, 3)]
     message = r"must be at least (\d+) for the characters .*, got 300"
     with pytest.raises(ValueError, match=message) as error:

@@ -24,7 +24,7 @@ def tokenizer(content):
     return Tokenizer(content, PieceTable(LABELS))
 
 
-def test_each_side_has_ids_of_its_own(tokenizer, content):
+def test_source_and_target_have_their_own_ids(tokenizer, content):
     text = tf.constant(["verb größer", "Haus"])
     assert tokenizer.encode_target(text).to_list() == [[5, 6, 3], [1, 3]]
     same = Tokenizer(content)
@@ -39,7 +39,7 @@ def test_each_side_has_ids_of_its_own(tokenizer, content):
     assert tokenizer.target_model == "noun\nverb\ngrößer\nADJ\n".encode()
 
 
-def test_sides_that_are_the_same_are_one(content):
+def test_identical_source_and_target_are_shared(content):
     model, table = SentencePieceModel(content), PieceTable(LABELS)
     for sides in ((model,), (model, content), (content, model), (table, PieceTable(LABELS))):
         tokenizer = Tokenizer(*sides)
@@ -50,7 +50,7 @@ def test_sides_that_are_the_same_are_one(content):
 
 
 @pytest.mark.parametrize("wrong", ["a.model", 3, LABELS])
-def test_what_is_no_side_is_refused(content, wrong):
+def test_wrong_source_or_target_is_refused(content, wrong):
     name = type(wrong).__name__
     with pytest.raises(ValueError, match=f"source_model must be the bytes .* a side, got {name}"):
         Tokenizer(wrong)
@@ -61,7 +61,7 @@ def test_what_is_no_side_is_refused(content, wrong):
         Tokenizer(table, table.content)
 
 
-def test_files_give_back_the_tokenizer(tokenizer, content):
+def test_tokenizer_is_restored_from_its_files(tokenizer, content):
     assert tokenizer.files == {
         "source.model": content,
         "target.pieces": tokenizer.target_model,
@@ -73,7 +73,7 @@ def test_files_give_back_the_tokenizer(tokenizer, content):
     assert Tokenizer.from_files(twice).is_shared
 
 
-def test_files_of_no_tokenizer_are_refused(tokenizer, content):
+def test_invalid_tokenizer_files_are_refused(tokenizer, content):
     table = tokenizer.target_model
     for files, rule in (
         ({}, "source must have one file, source.model or source.pieces or .*, got "),
@@ -91,7 +91,7 @@ def test_files_of_no_tokenizer_are_refused(tokenizer, content):
         assert "\n" not in str(error.value)
 
 
-def test_an_extended_tokenizer_extends_both(tokenizer):
+def test_extended_tokenizer_extends_source_and_target(tokenizer):
     more = tokenizer.extended(["☃"] * 5, ["pron pron"], 1)
     assert more.pieces("target") == [*tokenizer.pieces("target"), "pron"]
     assert more.pieces("source") == [*tokenizer.pieces("source"), "☃"]
@@ -124,7 +124,7 @@ def expected(translator):
 
 
 @pytest.mark.slow
-def test_it_loads_beside_another_and_survives_it(translator, exported, expected, tmp_path):
+def test_saved_models_with_different_tables_do_not_mix(translator, exported, expected, tmp_path):
     other = Tokenizer(translator.tokenizer.source, PieceTable(LABELS[::-1]))
     Translator(translator.model, other, max_source_length=11, max_target_length=7).save(
         str(tmp_path / "2"), ["serving_default"]
@@ -152,7 +152,7 @@ def encoded(texts):
 
 
 @pytest.mark.slow
-def test_a_server_looks_words_up(translator, exported, expected):
+def test_served_word_table_gives_the_same_answers(translator, exported, expected):
     targets = ["noun unseen", *LABELS]
     asked = {
         "serving_default": {"text": encoded(TEXTS)},

@@ -107,7 +107,7 @@ def oracle(side):
 # ---------------------------------------------------------------- both
 
 
-def test_every_class_is_told_by_its_suffix():
+def test_every_class_has_its_own_file_suffix():
     assert all(kind.suffix == suffix and issubclass(kind, Side) for suffix, kind in CLASSES.items())
     assert {SentencePieceModel, PieceTable, LabelTable} <= set(CLASSES.values())
     assert set(FILES) == {f"{side}{suffix}" for side in ("source", "target") for suffix in CLASSES}
@@ -115,7 +115,7 @@ def test_every_class_is_told_by_its_suffix():
         Side(b"", "none")
 
 
-def test_ids_are_the_oracle_s(side, oracle):
+def test_ids_equal_the_oracle(side, oracle):
     ids = side.encode(tf.constant(TEXTS))
     assert ids.dtype == tf.int32 and ids.row_splits.dtype == tf.int64
     cleaned = [text.decode() for text in clean(tf.constant(TEXTS)).numpy()]
@@ -124,7 +124,7 @@ def test_ids_are_the_oracle_s(side, oracle):
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_of_equal_scores_every_version_of_sentencepiece_chooses_the_same(kind):
+def test_equal_scores_are_resolved_as_by_the_installed_sentencepiece(kind):
     """The server's version and the installed one: "00" and "0", for example, or "0" and "00"."""
     side = learn_model([[f"{'0' * (n % 9)}1{'!' * (n % 7)} f{'f' * (n % 5)}e" for n in range(400)]],
                        300, kind)  # fmt: skip
@@ -136,7 +136,7 @@ def test_of_equal_scores_every_version_of_sentencepiece_chooses_the_same(kind):
     assert side.has_exact_scores
 
 
-def test_texts_of_ids_are_the_oracle_s(side, oracle):
+def test_decoded_texts_equal_the_oracle(side, oracle):
     rng = random.Random(3)
     rows = [rng.choices(range(4, side.size), k=k) for k in (1, 5, 0, 17)]
     rows = [[n for n in row if n not in oracle.byte_ids] for row in rows]
@@ -145,7 +145,7 @@ def test_texts_of_ids_are_the_oracle_s(side, oracle):
     assert side.decode(side.encode(tf.constant([], tf.string))).shape == (0,)
 
 
-def test_pieces_are_the_oracle_s(side, oracle):
+def test_pieces_equal_the_oracle(side, oracle):
     names = [oracle.name(n) for n in range(oracle.size)]
     assert (
         side.pieces == names
@@ -158,13 +158,13 @@ def test_pieces_are_the_oracle_s(side, oracle):
     assert [[name.decode() for name in row] for row in found] == [names[::-1]]
 
 
-def test_a_side_is_its_content(side):
+def test_vocabulary_is_restored_from_its_content(side):
     again = type(side).from_content(side.content)
     assert again.is_same(side) and again.pieces == side.pieces
     assert not side.filled_up(side.size + 1).is_same(side)
 
 
-def test_sample_text_is_of_so_many_pieces_and_of_its_seed(side):
+def test_sample_text_depends_on_its_seed_and_has_no_special_pieces(side):
     texts = [side.sample_text(7, seed) for seed in range(9)]
     assert texts == [side.sample_text(7, seed) for seed in range(9)] and len(set(texts)) > 5
     special = {*range(3), *side.byte_ids}
@@ -172,7 +172,7 @@ def test_sample_text_is_of_so_many_pieces_and_of_its_seed(side):
     assert side.sample_text(0, seed=1) == "a"
 
 
-def test_a_side_that_is_filled_up_has_the_same_ids(side):
+def test_filled_up_vocabulary_keeps_the_same_ids(side):
     larger = side.filled_up(side.size + 37)
     assert larger.size == side.size + 37 and len(set(larger.pieces)) == larger.size
     assert larger.pieces[: side.size] == side.pieces
@@ -180,7 +180,7 @@ def test_a_side_that_is_filled_up_has_the_same_ids(side):
     assert larger.encode(texts).to_list() == side.encode(texts).to_list()
 
 
-def test_graph_and_pipeline_are_eager(side):
+def test_pipeline_equals_eager_results(side):
     texts = tf.constant(TEXTS)
     mapped = tf.data.Dataset.from_tensor_slices(texts).batch(5).map(side.encode)
     assert [row for batch in mapped for row in batch.to_list()] == side.encode(texts).to_list()
@@ -189,7 +189,7 @@ def test_graph_and_pipeline_are_eager(side):
 # ---------------------------------------------------------------- a table
 
 
-def test_only_a_model_draws_segmentations(model, table):
+def test_only_a_sentencepiece_model_samples_segmentations(model, table):
     assert table.sampler(0.3) is None
     usual = model.encode(tf.constant(["größer"])).to_list()
     # So large a sample differs from the usual segmentation at least once.
@@ -197,7 +197,7 @@ def test_only_a_model_draws_segmentations(model, table):
     assert any(ids != usual[0] for ids in drawn)
 
 
-def test_a_seed_ends_no_table(table):
+def test_setting_a_seed_does_not_break_a_table(table):
     before = table.encode(tf.constant(TEXTS)).to_list()
     tf.random.set_seed(3)
     assert table.encode(tf.constant(TEXTS)).to_list() == before
@@ -218,7 +218,7 @@ def test_a_seed_ends_no_table(table):
         (["a", b"b"], "piece 2 must be a string, got b'b'"),
     ],
 )
-def test_what_is_no_piece_is_refused_in_one_line(pieces, rule):
+def test_invalid_piece_gives_one_line_error(pieces, rule):
     with pytest.raises(ValueError, match=f"^labels.*{rule}") as error:
         PieceTable(pieces, "labels")
     assert "\n" not in str(error.value)
@@ -234,19 +234,19 @@ def test_what_is_no_piece_is_refused_in_one_line(pieces, rule):
         (b"a\n\xff\n", "pieces in UTF-8, one a line, got 4 bytes"),
     ],
 )
-def test_what_is_no_file_of_pieces_is_refused(content, rule):
+def test_invalid_file_of_pieces_is_refused(content, rule):
     with pytest.raises(ValueError, match=f"^the file.*{rule}"):
         PieceTable.from_content(content, "the file")
 
 
-def test_the_last_line_of_a_file_may_lack_its_end():
+def test_last_line_of_a_file_may_lack_its_newline():
     assert PieceTable.from_content(b"a\nb").content == b"a\nb\n"
 
 
 # ---------------------------------------------------------------- learning a table
 
 
-def test_a_table_is_of_the_most_frequent_words():
+def test_learned_table_has_the_most_frequent_words():
     rng = random.Random(5)
     texts = [" ".join(rng.choices("aa b ß C <unk> d 東 e".split(), k=5)) for _ in range(1500)]
     texts += ["tie\ttie2", "tie2 tie"]
@@ -259,7 +259,7 @@ def test_a_table_is_of_the_most_frequent_words():
 
 
 @pytest.mark.parametrize("size", [4, 7.0, "7", None])
-def test_a_size_that_cannot_be_is_refused(size):
+def test_invalid_vocabulary_size_is_refused(size):
     with pytest.raises(ValueError, match=f"vocabulary_size must be .* over 4.* got {size!r}"):
         learn_table([["a"]], size)
 

@@ -48,7 +48,7 @@ def test_a_long_word_is_unknown(side):
 
 
 @pytest.mark.slow
-def test_offsets_are_those_of_the_pieces(side):
+def test_offsets_select_the_text_of_each_piece(side):
     """Two routes: whole texts, and character by character. The characters of a piece encode to
     it."""
     lines = hard_lines(300)
@@ -68,7 +68,7 @@ def test_offsets_are_those_of_the_pieces(side):
     assert count > 200
 
 
-def test_a_side_is_read_again_and_decodes(side):
+def test_word_pieces_are_restored_from_files_and_decode(side):
     tokenizer = Tokenizer(side)
     assert list(tokenizer.files) == ["source.wordpieces"]
     again = Tokenizer.from_files(tokenizer.files)
@@ -87,7 +87,7 @@ def test_a_side_is_read_again_and_decodes(side):
 @pytest.mark.parametrize(
     "pieces", [[], ["a", "a"], ["<s>"], [""], [5], None, ["##"], ["a\x00b", "c"], ["x" * 10_000]]
 )
-def test_pieces_that_make_no_vocabulary(pieces):
+def test_invalid_pieces_are_refused_or_harmless(pieces):
     try:
         side = WordPieces(pieces)
     except (ValueError, TypeError) as error:
@@ -97,7 +97,7 @@ def test_pieces_that_make_no_vocabulary(pieces):
         assert pieces in (["##"], ["a\x00b", "c"], ["x" * 10_000])
 
 
-def test_content_that_is_none_and_new_pieces_are_refused():
+def test_invalid_content_and_extension_are_refused():
     for content in (b"", b"[]", b"{}", b"5", b'[["a"], 1, 2, 3, 4, 5]', b"\xff"):
         with pytest.raises(ValueError, match="source.wordpieces must be a vocabulary"):
             WordPieces.from_content(content, "source.wordpieces")

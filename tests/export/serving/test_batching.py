@@ -91,7 +91,7 @@ def occupy(session, callers):
     return first
 
 
-def test_what_waits_is_joined_and_cut_apart(session, make):
+def test_waiting_requests_share_a_batch_and_get_their_own_rows(session, make):
     callers = Callers(session, make(max_batch_size=7))
     occupy(session, callers)
     futures = [callers.ask(values) for values in ([1, 2], [3], [4, 5, 6])]
@@ -100,7 +100,7 @@ def test_what_waits_is_joined_and_cut_apart(session, make):
     assert session.asked == [[100], [1, 2, 3, 4, 5, 6]]
 
 
-def test_what_does_not_fit_begins_another_batch(session, make):
+def test_request_that_does_not_fit_starts_another_batch(session, make):
     callers = Callers(session, make(max_batch_size=5))
     occupy(session, callers)
     futures = [callers.ask(values) for values in ([1, 2, 3], [4, 5, 6], [7], [8, 9, 10])]
@@ -118,7 +118,7 @@ def test_a_batch_is_padded_with_the_first_row_of_the_last_request(session, make)
     assert session.asked == [[100, 100], [1, 2, 3, 4, 3, 3, 3]]
 
 
-def test_an_error_goes_to_all_of_a_batch_and_to_no_other(session, make):
+def test_batch_error_reaches_all_its_requests_but_no_later_ones(session, make):
     callers = Callers(session, make(max_batch_size=2))
     first = occupy(session, callers)
     futures = [callers.ask([n]) for n in range(2)]
@@ -136,7 +136,7 @@ def test_too_large_a_request_is_refused(make):
         make(max_batch_size=3).run({"x:0": np.zeros(4)}, FETCHES)
 
 
-def test_a_full_queue_is_unavailable(session, make):
+def test_full_queue_raises_unavailable(session, make):
     callers = Callers(session, make(max_batch_size=1, max_enqueued_batches=2))
     first = occupy(session, callers)
     futures = [callers.ask([n]) for n in range(2)]
@@ -146,7 +146,7 @@ def test_a_full_queue_is_unavailable(session, make):
     assert answers([first, *futures]) == [[10000], [0], [1]]
 
 
-def test_a_request_waits_for_others_until_the_time_is_over(session, make):
+def test_batch_waits_for_more_requests_until_the_timeout(session, make):
     callers = Callers(session, make(batch_timeout_micros=300_000, max_batch_size=3))
     start = time.monotonic()
     futures = [callers.ask([1]), callers.ask([2])]
@@ -155,7 +155,7 @@ def test_a_request_waits_for_others_until_the_time_is_over(session, make):
     assert session.asked == [[1, 2]]
 
 
-def test_requests_for_other_tensors_are_batches_of_their_own(session, make):
+def test_requests_for_different_outputs_are_batched_separately(session, make):
     callers = Callers(session, make())
     occupy(session, callers)
     other = callers.threads.submit(callers.batcher.run, {"x:0": np.array([3.0])}, ["y:0", "z:0"])
@@ -167,7 +167,7 @@ def test_requests_for_other_tensors_are_batches_of_their_own(session, make):
     assert sorted(session.asked) == [[2], [3], [100]]
 
 
-def test_a_batch_whose_time_was_over_in_the_queue_is_not_run(session, make):
+def test_request_that_expires_in_the_queue_is_not_run(session, make):
     callers = Callers(session, make())
     occupy(session, callers)
     late = callers.ask([1], timeout=0.01)
@@ -178,7 +178,7 @@ def test_a_batch_whose_time_was_over_in_the_queue_is_not_run(session, make):
     assert session.asked == [[100]]
 
 
-def test_what_waits_when_it_is_closed_is_unavailable(session, make):
+def test_waiting_and_new_requests_are_unavailable_after_close(session, make):
     callers = Callers(session, make())
     first = occupy(session, callers)
     waiting = callers.ask([1])
@@ -191,7 +191,7 @@ def test_what_waits_when_it_is_closed_is_unavailable(session, make):
     assert answers([first]) == [[10000]]
 
 
-def test_inputs_that_have_no_rows_in_common_are_refused(make):
+def test_inputs_without_a_common_batch_dimension_are_refused(make):
     batcher = make()
     with pytest.raises(ServingError, match="INVALID_ARGUMENT: .* at least one dimension"):
         batcher.run({"x:0": np.array(3.0)}, FETCHES)
@@ -202,7 +202,7 @@ def test_inputs_that_have_no_rows_in_common_are_refused(make):
 # The file.
 
 
-def test_a_file_is_read_as_the_server_reads_it():
+def test_batching_parameters_are_parsed_from_text():
     found = BatchingParameters.parse(
         """
         # a comment
@@ -236,7 +236,7 @@ def test_a_file_is_read_as_the_server_reads_it():
         ),
     ],
 )
-def test_a_wrong_file_is_a_clear_error(text, match):
+def test_wrong_parameters_raise_a_clear_usage_error(text, match):
     with pytest.raises(UsageError, match=match):
         BatchingParameters.parse(text)
 
@@ -245,7 +245,7 @@ def test_a_wrong_file_is_a_clear_error(text, match):
 
 
 @pytest.mark.slow
-def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path):
+def test_concurrent_requests_get_the_same_answers_as_single_ones(translator_served, tmp_path):
     base = tmp_path / "tiny"
     tiny.save_version(translator_served, base, 1, ["serving_default"])
     batching = BatchingParameters(
@@ -266,7 +266,7 @@ def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path
 
 
 @pytest.mark.slow
-def test_a_version_with_options_is_refused_by_a_server_that_batches(served_model, tmp_path):
+def test_batching_server_refuses_a_version_with_search_options(served_model, tmp_path):
     model = add_version(served_model / "1", tmp_path, 1)
     write_log(model, ["beam_search"])
     with LocalServer(one_model("tiny", tmp_path), batching=BatchingParameters()) as server:

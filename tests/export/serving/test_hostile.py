@@ -110,13 +110,13 @@ def test_damaged_requests_have_a_status_and_the_next_one_is_served(asked):
         (claim([1], [5], 999), "tensor parsing error: text: there is no type 999"),
     ],
 )
-def test_what_a_tensor_claims_is_counted_first(asked, request_, match):
+def test_tensor_of_a_wrong_shape_or_type_is_refused(asked, request_, match):
     assert len(request_.SerializeToString()) < 512
     with refused("INVALID_ARGUMENT", match):
         asked.predict(request_, timeout=20)
 
 
-def test_a_tensor_without_values_has_those_of_the_type(asked):
+def test_tensor_without_values_is_filled_with_the_type_default(asked):
     """The server's `FromProtoField` fills the tensor with T()."""
     found = asked.predict(claim([2], []))
     assert found["translation"].tolist() == [b"", b""]
@@ -141,7 +141,7 @@ def test_numbers_must_fit_their_shape():
 
 
 @pytest.mark.parametrize("compression", grpc.Compression)
-def test_a_message_by_grpc_has_a_greatest_size(asked, compression):
+def test_grpc_message_over_the_maximum_size_is_refused(asked, compression):
     """The limit counts unpacked bytes: 70 MB of one letter are 70 kB in gzip."""
     with refused("RESOURCE_EXHAUSTED", "essage larger than max"):
         asked.prediction.Predict(
@@ -153,7 +153,7 @@ def test_a_message_by_grpc_has_a_greatest_size(asked, compression):
     assert found.outputs["translation"].string_val
 
 
-def test_the_rows_of_a_report_are_the_limit(asked, monkeypatch):
+def test_requests_over_max_rows_are_refused(asked, monkeypatch):
     model = asked.server.versions.model(predict_spec())
     assert model.max_rows == tensors.MAX_ROWS  # it has no report
     monkeypatch.setattr(model, "max_rows", 2)
@@ -165,7 +165,7 @@ def test_the_rows_of_a_report_are_the_limit(asked, monkeypatch):
         assert status == 400 and "at most 2 rows, got 3" in found["error"]
 
 
-def test_messages_are_cut_as_the_server_cuts_them(asked):
+def test_long_error_messages_are_truncated(asked):
     request = make_request("tiny", ["a"], "x" * 3000)
     with pytest.raises(grpc.RpcError) as error:
         asked.predict(request)
@@ -202,7 +202,7 @@ def test_messages_are_cut_as_the_server_cuts_them(asked):
         (b"X: " + b"y" * 70_000, GOOD, [431]),
     ],
 )
-def test_what_follows_a_body_is_no_request_unless_the_body_ends(
+def test_second_request_is_read_only_after_a_complete_body(
     asked, monkeypatch, head, body, expected
 ):
     """After an answer of 200, a second request on the connection is served; otherwise it is not
@@ -239,7 +239,7 @@ PACKED = gzip.compress(GOOD, mtime=0)
         ),
     ],
 )
-def test_a_body_of_gzip(asked, monkeypatch, body, status, match):
+def test_gzip_body_is_unpacked_or_refused(asked, monkeypatch, body, status, match):
     """The stock server unpacks it. The last body is a bomb: 65 kB that unpack to 64 MiB and a
     byte."""
     monkeypatch.setattr(connection, "LINGER", 0.1)
@@ -255,7 +255,7 @@ def test_a_body_of_gzip(asked, monkeypatch, body, status, match):
     assert statuses(answer) == [status] and match in answer
 
 
-def test_the_body_of_a_get_is_no_request(asked):
+def test_body_of_a_get_is_not_read_as_a_request(asked):
     inner = b"GET /v1/models/none HTTP/1.1\r\n\r\n"
     length = b"Content-Length: %d\r\n\r\n" % len(inner)
     for path, status in ((b"/v1/models/tiny", 200), (b"/other", 404), (b"/v1/x", 400)):
@@ -267,7 +267,7 @@ def test_the_body_of_a_get_is_no_request(asked):
 # The clock.
 
 
-def test_the_clock_of_a_request_by_rest_begins_with_its_first_byte(asked, monkeypatch):
+def test_rest_timeout_starts_with_the_first_byte_of_the_request(asked, monkeypatch):
     handler = asked.server._http.RequestHandlerClass
     monkeypatch.setattr(handler, "seconds", 0.5)
     monkeypatch.setattr(connection, "LINGER", 0.1)
@@ -294,7 +294,7 @@ def test_rows_are_not_read_after_the_deadline():
 
 
 @pytest.mark.slow
-def test_a_process_that_stands_still_is_not_waited_for_and_replaced(short, monkeypatch):
+def test_requests_to_a_stopped_worker_time_out_and_it_is_replaced(short, monkeypatch):
     monkeypatch.setattr(worker, "GRACE", 0.1)
     with LocalServer(one_model("tiny", short.parent), rest_timeout=0.5) as server:
         asked = Asked(server)

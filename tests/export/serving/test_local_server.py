@@ -31,7 +31,7 @@ def start(*arguments):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
-def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
+def test_command_prints_a_working_curl_line_and_exits_with_0(short):
     process = start(short.parent, "--name", "tiny", "--port", "0", "--rest-port", "0")
     try:
         line = process.stdout.readline()
@@ -51,7 +51,7 @@ def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
+def test_ctrl_c_during_loading_exits_with_0_and_restores_the_cursor(short):
     """The worker ends too, and the terminal is restored."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "export.local_server", short.parent, "--port", "0"]
@@ -82,9 +82,7 @@ def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
 
 
 @pytest.mark.slow
-def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(
-    short, tmp_path, capfd
-):
+def test_directory_without_a_loadable_version_exits_with_1(short, tmp_path, capfd):
     base = tmp_path / "tiny"
     shutil.copytree(short, base / "1")
     flip_weights(base / "1")
@@ -100,7 +98,7 @@ def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(
 
 
 @pytest.mark.parametrize("option", ["--port", "--rest-port"])
-def test_a_taken_port_is_one_line(option, tmp_path, capsys):
+def test_taken_port_gives_one_line_error(option, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -132,7 +130,7 @@ def test_a_taken_port_is_one_line(option, tmp_path, capsys):
         (["x", "--batching", "wrong"], "batching parameters do not parse"),
     ],
 )
-def test_wrong_usage_is_one_line(arguments, match, tmp_path, monkeypatch, capsys):
+def test_wrong_usage_gives_one_line_error(arguments, match, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("x").mkdir()
     Path("loop").symlink_to("loop")
@@ -147,7 +145,7 @@ def test_wrong_usage_is_one_line(arguments, match, tmp_path, monkeypatch, capsys
 
 @pytest.mark.slow
 @pytest.mark.parametrize("second", [False, True])
-def test_what_runs_has_some_seconds_to_end_and_a_second_signal_none(short, second):
+def test_shutdown_drains_requests_and_a_second_signal_ends_it_at_once(short, second):
     """A request takes seconds, and 16 of them wait for two processors."""
     script = "from export import local_server; local_server.DRAIN = 2; local_server.main()"
     command = [sys.executable, "-c", script, short.parent, "--name", "tiny", "--port", "0"]

@@ -40,7 +40,7 @@ def scrape(asked):
 
 
 @pytest.mark.slow
-def test_predictions_of_both_ways_are_counted(asked):
+def test_grpc_and_rest_requests_are_counted(asked):
     """Each prediction increases the numbers by one. No other client calls this server meanwhile."""
     _, before = scrape(asked)
     request = make_request("tiny", ["a house"])
@@ -73,7 +73,7 @@ def test_predictions_of_both_ways_are_counted(asked):
     assert grown[f"{LATENCY}_sum", labels] > 0
 
 
-def test_buckets_are_those_of_the_server():
+def test_latency_buckets_are_powers_of_1_8_and_cumulative():
     """10 microseconds times powers of 1.8; each bucket includes the smaller ones."""
     metrics = Metrics()
     for seconds in (5e-6, 10.5e-6, 17e-6, 0.6, 4000):
@@ -94,7 +94,7 @@ def test_buckets_are_those_of_the_server():
     assert values[f"{RUNTIME}_count", labels] == 5
 
 
-def test_an_error_has_its_status_and_no_latency():
+def test_failed_request_is_counted_by_status_without_latency():
     metrics = Metrics()
     for error, status in (
         (ServingError("UNAVAILABLE", "x"), "UNAVAILABLE"),

@@ -13,7 +13,7 @@ from tensorflow_serving.apis import (
 )
 
 
-def test_status(asked):
+def test_status_is_available_by_rest_and_grpc(asked):
     version = {"version": "1", "state": "AVAILABLE"}
     version["status"] = {"error_code": "OK", "error_message": ""}
     for path in ("/v1/models/tiny", "/v1/models/tiny/versions/1", "/V1/Models/tiny?x=1"):
@@ -22,7 +22,7 @@ def test_status(asked):
     assert asked.states("labelled model") == {1: ("AVAILABLE", 0, "")}
 
 
-def test_metadata(asked):
+def test_metadata_by_grpc_and_rest_lists_the_same_signatures(asked):
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     request.model_spec.name = "tiny"
     response = asked.prediction.GetModelMetadata(request, timeout=SECONDS)
@@ -69,7 +69,7 @@ def test_metadata(asked):
         ("/v2/models/tiny:predict", 404, "Not Found"),
     ],
 )  # fmt: skip
-def test_what_there_is_not_to_post_to(asked, path, status, error):
+def test_post_to_an_unknown_path_is_an_error(asked, path, status, error):
     assert asked.ask(path, {"instances": ["a"]}) == (status, {"error": error})
 
 
@@ -85,17 +85,17 @@ def test_what_there_is_not_to_post_to(asked, path, status, error):
         ("/", 404, "Not Found"),
     ],
 )
-def test_what_there_is_not_to_get(asked, path, status, error):
+def test_get_of_an_unknown_path_is_an_error(asked, path, status, error):
     assert asked.ask(path) == (status, {"error": error})
 
 
-def test_other_methods_are_malformed(asked):
+def test_put_and_delete_are_malformed_requests(asked):
     for method in ("PUT", "DELETE"):
         status, found = asked.ask(PREDICT, b"{}", method)
         assert (status, found) == (400, {"error": f"Malformed request: {method} {PREDICT}"})
 
 
-def test_what_there_is_not_by_grpc(asked):
+def test_grpc_requests_for_unknown_names_are_refused(asked):
     with refused("NOT_FOUND", "Servable not found for request: Latest(none)"):
         asked.predict(make_request("none", ["a"]))
     with refused("FAILED_PRECONDITION", 'Serving signature key "none" not found.'):
@@ -119,7 +119,7 @@ def test_what_there_is_not_by_grpc(asked):
         asked.prediction.Classify(classification_pb2.ClassificationRequest())
 
 
-def test_it_listens_on_the_loopback_address_alone(asked):
+def test_server_listens_only_on_loopback(asked):
     for port in (asked.server.port, asked.server.rest_port):
         listening = {
             line.split()[1]

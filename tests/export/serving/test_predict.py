@@ -17,7 +17,7 @@ from export.verification.graph import read_graph
 
 
 @pytest.mark.slow
-def test_every_signature_answers_as_the_translator_by_grpc_and_by_rest(asked, translator_served):
+def test_grpc_and_rest_answers_equal_the_translator_for_every_signature(asked, translator_served):
     defaults = read_graph(asked.server.versions._wanted(asked.server.versions._config["tiny"])[1])
     for name, requests in sample_requests(translator_served).items():
         for request in requests:
@@ -48,7 +48,7 @@ def test_every_signature_answers_as_the_translator_by_grpc_and_by_rest(asked, tr
                     )
 
 
-def test_a_text_in_place_of_a_list_is_told_the_shape(asked):
+def test_scalar_text_is_refused_with_a_shape_error(asked):
     """The message comes from the graph, because a stock server compares no shapes either."""
     said = "Shape of tensor _arg_serving_default_text_0_0 [] is not compatible with expected shape"
     with refused("INVALID_ARGUMENT", said):
@@ -74,7 +74,7 @@ def test_defaults_are_filled_in_for_grpc_and_not_for_rest(asked):
     assert status == 400 and "keys must be equal to: beam_width,coverage_penalty" in found["error"]
 
 
-def test_instances_and_inputs(asked, translator_served):
+def test_all_forms_of_instances_and_inputs_are_translated(asked, translator_served):
     texts = ["a house", "the lake"]
     expected = translator_served.translate(texts)
     for body in (
@@ -101,7 +101,7 @@ def test_instances_and_inputs(asked, translator_served):
     assert status == 200 and found["predictions"][0]["translation"].startswith("the")
 
 
-def test_bytes_in_json_that_are_no_utf8_reach_the_model(asked, translator_served):
+def test_invalid_utf8_in_json_reaches_the_model(asked, translator_served):
     expected = translator_served.functions["serving_default"](tf.constant([b"a \xff house"]))
     status, found = asked.ask(PREDICT, b'{"instances": ["a \xff house"]}')
     assert status == 200
@@ -142,7 +142,7 @@ def test_bytes_in_json_that_are_no_utf8_reach_the_model(asked, translator_served
         ),
     ],
 )
-def test_json_that_is_wrong_is_400_and_says_why(asked, body, match):
+def test_invalid_json_gives_400_and_a_reason(asked, body, match):
     status, found = asked.ask(PREDICT, body)
     assert status == 400 and match in found["error"]
 
@@ -158,7 +158,7 @@ def test_json_that_is_wrong_is_400_and_says_why(asked, body, match):
         ("length_penalty", 2**24, "Cannot convert JSON value: 16777216 to float without loss"),
     ],
 )
-def test_json_numbers_are_of_the_type_of_the_input(asked, name, value, match):
+def test_json_numbers_of_the_wrong_type_are_refused(asked, name, value, match):
     defaults = read_graph(asked.server.versions.model(predict_spec()).directory).signatures
     inputs = {key: array.tolist() for key, array in defaults["beam_search"].defaults.items()}
     inputs |= {"text": ["a"], name: value}
@@ -166,7 +166,7 @@ def test_json_numbers_are_of_the_type_of_the_input(asked, name, value, match):
     assert status == 400 and match in found["error"]
 
 
-def test_versions_and_labels(asked, translator_served):
+def test_requests_by_version_and_by_label_are_answered(asked, translator_served):
     body, expected = {"instances": ["a house"]}, translator_served.translate(["a house"])[0]
     for path in (
         "/v1/models/tiny/versions/1:predict",
@@ -183,7 +183,7 @@ def test_versions_and_labels(asked, translator_served):
     assert asked.predict(request)["translation"].tolist() == [expected.encode()]
 
 
-def test_a_tensor_that_does_not_parse(asked):
+def test_tensor_that_does_not_parse_is_refused(asked):
     request = make_request("tiny", ["a", "b"])
     request.inputs["text"].tensor_shape.dim[0].size = 1
     with refused("INVALID_ARGUMENT", "tensor parsing error: text"):
@@ -197,7 +197,7 @@ def test_a_tensor_that_does_not_parse(asked):
     assert asked.translate("a")
 
 
-def test_the_output_filter(asked):
+def test_output_filter_selects_outputs_and_refuses_wrong_names(asked):
     request = make_request("tiny", ["a house"])
     request.output_filter.extend(["score"])
     assert list(asked.predict(request)) == ["score"]
@@ -222,7 +222,7 @@ def test_a_deadline_ends_the_request_and_the_next_is_served(asked):
 
 
 @pytest.mark.slow
-def test_an_only_output_comes_by_rest_without_its_name(tmp_path):
+def test_single_output_is_unnamed_in_rest_answers(tmp_path):
     """As `MakeJsonFromTensors` of the stock server does; the clients add the name."""
     root = tf.Module()
     text = tf.TensorSpec([None], tf.string, "text")

@@ -80,7 +80,7 @@ def refuse(changing, make, match):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_version_that_is_broken_leaves_the_old_one(changing, short, what):
+def test_broken_version_is_refused_and_the_old_one_stays_served(changing, short, what):
     damage, match = BROKEN[what]
 
     def make(beside):
@@ -91,7 +91,7 @@ def test_a_version_that_is_broken_leaves_the_old_one(changing, short, what):
 
 
 @pytest.mark.slow
-def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(changing, short):
+def test_new_version_is_served_without_a_gap_and_removal_rolls_back(changing, short):
     number = max(changing.states()) + 1
     old = changing.server.versions.model(predict_spec()).worker.pid
     stop, failures, seen = threading.Event(), [], []
@@ -125,7 +125,7 @@ def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(chang
     assert changing.states()[1] == ("AVAILABLE", 0, "")
 
 
-def test_a_link_to_itself_and_a_base_that_is_gone_stop_nothing(tmp_path):
+def test_missing_base_does_not_stop_the_refresh_of_other_models(tmp_path):
     """Other models and other versions are not affected, in any order."""
     config, names = one_model("m0", tmp_path / "m0"), [f"m{n}" for n in range(5)]
     for name in names[1:]:
@@ -201,7 +201,7 @@ def test_a_folder_that_changes_while_it_is_loaded_is_loaded_again(loaded, monkey
     assert served().said == "third" and before.closed
 
 
-def test_what_is_served_in_place_of_a_broken_version_is_loaded_again_too(loaded):
+def test_fallback_version_is_reloaded_when_its_worker_dies(loaded):
     versions, put, served = loaded
     put(2, "broken")
     versions.refresh()
@@ -215,7 +215,7 @@ def test_what_is_served_in_place_of_a_broken_version_is_loaded_again_too(loaded)
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_unavailable_and_loaded_again(changing):
+def test_killed_worker_is_unavailable_and_restarted(changing):
     model = changing.server.versions.model(predict_spec())
     document = ". ".join([" ".join(text.capitalize() for text in tiny.sentences(40))] * 20)
     request = make_request("tiny", [document] * 37, "translate_document")
@@ -274,7 +274,7 @@ def test_warmup_requests_are_replayed(changing, short, served_model):
 # Configurations.
 
 
-def test_a_configuration_that_names_what_there_is_not(served_model, tmp_path):
+def test_invalid_configuration_is_refused(served_model, tmp_path):
     empty = model_server_config_pb2.ModelServerConfig()
     with pytest.raises(UsageError, match=r"at least one, got \[\]"):
         Versions(empty)
@@ -293,7 +293,7 @@ def test_a_configuration_that_names_what_there_is_not(served_model, tmp_path):
         Versions(config)
 
 
-def test_a_base_path_of_the_container_is_the_folder_that_is_mounted(tmp_path):
+def test_container_base_path_is_mapped_to_the_mounted_folder(tmp_path):
     def read(base_path):
         path = tmp_path / "dates" / "models.config"
         path.parent.mkdir(exist_ok=True)
@@ -308,7 +308,7 @@ def test_a_base_path_of_the_container_is_the_folder_that_is_mounted(tmp_path):
     assert read(str(tmp_path)) == str(tmp_path)
 
 
-def test_a_configuration_that_cannot_be_read(tmp_path):
+def test_unreadable_configuration_file_is_refused(tmp_path):
     (tmp_path / "a").write_text("model_config_list { names: 'x' }")
     (tmp_path / "b").write_bytes(b"\xff")
     for name in ("a", "b", "none"):

@@ -30,7 +30,7 @@ def dying(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(program))
 
 
-def test_a_crash_says_why_without_the_remarks(dying, tmp_path, capfd):
+def test_crash_reports_its_reason_without_other_log_lines(dying, tmp_path, capfd):
     with pytest.raises(ServingError, match="was killed by SIGABRT"):
         Worker(tmp_path)
     assert capfd.readouterr().err == f"{LAST_WORDS}\n"
@@ -39,14 +39,14 @@ def test_a_crash_says_why_without_the_remarks(dying, tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_who_asks_for_the_remarks_sees_them(dying, tmp_path, monkeypatch, capfd):
+def test_min_log_level_0_shows_all_log_lines(dying, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
     with pytest.raises(ServingError, match="SIGABRT"):
         Worker(tmp_path)
     assert capfd.readouterr().err.splitlines() == [*REMARKS, LAST_WORDS, REMARKS[1]]
 
 
-def test_it_ends_without_a_word_where_nobody_says_what_to_load():
+def test_worker_exits_silently_when_its_pipe_is_closed():
     """Whoever started it was interrupted."""
     ours, theirs = multiprocessing.Pipe()
     process = subprocess.Popen(
@@ -68,7 +68,7 @@ def test_it_ends_without_a_word_where_nobody_says_what_to_load():
         (None, None),
     ],
 )
-def test_a_peak_is_what_the_kernel_tells(status, peak, tmp_path, monkeypatch):
+def test_peak_bytes_are_read_from_proc_status(status, peak, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "PROC", tmp_path)
     process = object.__new__(Worker)
     process._process = types.SimpleNamespace(pid=7)

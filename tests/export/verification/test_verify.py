@@ -152,7 +152,7 @@ def test_served_values_equal_those_computed_by_hand(report):
     }  # fmt: skip
 
 
-def test_graph_facts(good, report):
+def test_report_lists_inputs_defaults_weights_and_ops(good, report):
     signature = report.graph.signatures["look_up"]
     assert signature.inputs["ids"].shape == (None, None)
     assert signature.inputs["ids"].dtype == "int32"
@@ -162,7 +162,7 @@ def test_graph_facts(good, report):
     assert "SentencepieceTokenizeOp" in report.graph.ops
 
 
-def test_command_verifies_the_newest_version_with_requests_of_its_own(good, tmp_path, capsys):
+def test_command_verifies_a_version_with_its_own_requests(good, tmp_path, capsys):
     assert main([str(good.parent), "--report", str(tmp_path / "report.json")]) == 0
     written = json.loads((tmp_path / "report.json").read_text())
     assert written["passed"] and written["directory"] == str(good)
@@ -214,7 +214,7 @@ def test_session_of_one_thread_answers_the_same(good):
 
 
 @pytest.mark.parametrize("name", ["intra_op_threads", "inter_op_threads"])
-def test_no_threads_are_refused(good, name):
+def test_zero_threads_are_refused(good, name):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         ServingSession(good, **{name: 0})
 
@@ -323,7 +323,7 @@ def test_wrong_requests_are_refused(good, requests, message):
 
 
 @pytest.mark.parametrize("what", ["missing", "file", "empty"])
-def test_wrong_usage_takes_one_line(what, tmp_path, capsys):
+def test_wrong_usage_gives_one_line_error(what, tmp_path, capsys):
     path = tmp_path / what
     if what == "file":
         path.write_text("not a folder")

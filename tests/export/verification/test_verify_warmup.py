@@ -31,7 +31,7 @@ def warmed(tmp_path):
     return make
 
 
-def test_warmup_requests_come_first_in_the_process_of_all(warmed, monkeypatch):
+def test_warmup_requests_run_first_in_the_same_process(warmed, monkeypatch):
     asked = []
 
     def watched(path, calls, *args, **options):
@@ -56,7 +56,7 @@ def test_a_warmup_request_that_fails_is_refused(warmed):
         assert re.search(said, reasons["warm-up"])
 
 
-def test_warmup_requests_that_are_none_of_the_model_or_damaged_are_refused(warmed):
+def test_foreign_or_damaged_warmup_requests_are_refused(warmed):
     directory = warmed([0])
     write_log(directory, ["serving_default", "none"])
     asked = {"serving_default": [{"x": [1]}]}
