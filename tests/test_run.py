@@ -249,6 +249,7 @@ def test_a_tokenizer_of_another_run_is_refused_even_if_it_has_the_same_size(dire
         stranger = Tokenizer.train([text] * 20, vocabulary_size=300)
         if stranger.source_vocabulary_size == tokenizer.source_vocabulary_size:
             break
+    assert stranger.source_vocabulary_size == tokenizer.source_vocabulary_size
     (directory / "source.model").write_bytes(stranger.source_model)
     assert_refused(directory, "source.model", "another run")
 

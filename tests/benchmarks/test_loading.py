@@ -30,4 +30,4 @@ def test_job_whose_process_ends_raises_an_error():
 
 def test_error_names_the_missing_run(tmp_path, capsys):
     assert loading.main([str(tmp_path / "none")]) == 1
-    assert "none" in capsys.readouterr().err.splitlines()[-1]
+    assert "none with all signatures failed" in capsys.readouterr().err.splitlines()[-1]

@@ -111,7 +111,6 @@ def test_search_rule_equals_the_plain_search_among_candidates(
 ):
     found = call(translator, "beam_search", TEXTS, **{rule: RULES[rule]})
     names = {"repetition_penalty": "repetition", "no_repeat_ngram": "ngram"}
-    changed = False
     for b in range(len(TEXTS)):
         expected = search_oracle.beam_with(
             restricted(logits_of(b), allowed[b]),
@@ -123,8 +122,7 @@ def test_search_rule_equals_the_plain_search_among_candidates(
         )
         np.testing.assert_allclose(found["scores"][b], [e[1] for e in expected], rtol=1e-4)
     without = call(translator, "beam_search", TEXTS)["scores"]
-    changed = (without != found["scores"]).any()
-    assert changed
+    assert (without != found["scores"]).any()
 
 
 def test_a_shortlist_of_all_pieces_changes_nothing(model, tokenizer, whole):
