@@ -42,7 +42,9 @@ STUDIES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_option_of_a_study_is_accepted_by_training(name, tmp_path):
-    for split, side in itertools.product(("train", "val"), ("en", "de")):
+    for split, side in itertools.product(
+        ("train", "val", "one-of-2", "one-of-8", "one-of-32"), ("en", "de")
+    ):
         (tmp_path / f"{split}.{side}").write_text("a text\n")
     found = study.Study(FOLDER / name, tmp_path / "out", tmp_path)
     first, trainings = found.trainings(list(found.rows), [3, 5])
