@@ -101,6 +101,8 @@ def graph_with_options(name, inputs, options, answer):
     parameters = [inspect.Parameter(spec.name, kind) for spec in inputs]
     parameters += [inspect.Parameter(key, kind, default=v) for key, v in defaults.items()]
     function.__name__, function.__signature__ = name, inspect.Signature(parameters)
+    # TensorFlow counts traces by code object. With one for all signatures it warns of retracing.
+    function.__code__ = function.__code__.replace(co_name=name)
     specs = [
         tf.TensorSpec([None] * value.shape.rank, value.dtype, key)
         for key, value in defaults.items()
