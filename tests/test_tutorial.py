@@ -112,8 +112,6 @@ def begin(tmp_path, monkeypatch):
 def test_first_cell_only_changes_folder_when_the_package_is_installed(begin, place, tmp_path):
     (tmp_path / place).mkdir(parents=True)
     cloned = place == "tfformer-copy"
-    if not cloned:
-        (tmp_path / "pyproject.toml").touch()
     assert begin(tmp_path if cloned else tmp_path / place) == []
     assert Path.cwd() == (tmp_path / place if cloned else tmp_path)
     assert sys.path[0] == os.getcwd()
@@ -136,7 +134,6 @@ def execute(tmp_path_factory):
     Some notebooks read the translator that the fourth trains, so the fourth runs first.
     """
     folder = tmp_path_factory.mktemp("tutorial")
-    (folder / "pyproject.toml").touch()
     copies = folder / "docs" / "tutorial"
     copies.mkdir(parents=True)
     runner, found = notebooks.runner(), {}
