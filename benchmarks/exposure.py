@@ -1,7 +1,9 @@
-"""Measures exposure bias: `python -m benchmarks.exposure NAME=RUN ... --source F --target F`.
+"""Measures exposure bias: `python -m benchmarks.exposure NAME=RUN[,RUN] ... --source F --target F`.
 
-    python -m benchmarks.exposure forced=runs/forced sampled=runs/sampled \\
+    python -m benchmarks.exposure forced=runs/forced-0,runs/forced-1 sampled=runs/sampled-0 \\
         --source data/multi30k/val.en --target data/multi30k/val.de --picture exposure.png
+
+Several runs of a name are its seeds: the table shows mean and standard deviation.
 
 In training a translator reads true words, in use its own. Two greedy translations of each source
 are made: one reads its own words; the other reads, at each position, the reference's words before
@@ -16,7 +18,10 @@ import datetime
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks import machine, work
+from benchmarks.learning.trainings import spread
 from tfformer.terminal.command import Parser
 
 BATCH, PARTS = 64, 5
@@ -25,7 +30,7 @@ BATCH, PARTS = 64, 5
 def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.exposure", __doc__)
-    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="runs of translators")
+    parser.add_argument("runs", nargs="+", metavar="NAME=RUN[,RUN]", help="runs of translators")
     parser.add_argument("--source", type=Path, required=True, help="texts")
     parser.add_argument("--target", type=Path, required=True, help="their translations")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw the table")
@@ -47,10 +52,10 @@ def _run(command, options):
         pairs = list(read_pairs(options.source, options.target))
         if not pairs:
             raise ValueError(f"{options.source} has no pair")
-        rows = {}
-        for name, run in runs.items():
-            translator = load_translator(run)
-            rows[name] = shares(translator, pairs)
+        rows = {
+            name: [shares(load_translator(run), pairs) for run in seeds.split(",")]
+            for name, seeds in runs.items()
+        }
         if options.picture:
             draw(options.picture, rows)
     except (RunError, ValueError, OSError) as error:
@@ -58,9 +63,11 @@ def _run(command, options):
     print(f"{machine.sentence(machine.describe())}, {datetime.date.today().isoformat()}.\n")
     fifths = " | ".join(f"fifth {n + 1}" for n in range(PARTS))
     print(f"| tokens that are right, % | {fifths} |\n|---|{'--:|' * PARTS}")
-    for name, (own, true) in rows.items():
-        for words, found in (("its own words before", own), ("true words before", true)):
-            print(f"| {name}, {words} | {' | '.join(f'{100 * x:.1f}' for x in found)} |")
+    for name, seeds in rows.items():
+        for n, words in enumerate(("its own words before", "true words before")):
+            found = zip(*[seed[n] for seed in seeds], strict=True)
+            cells = [spread([100 * share for share in fifth], "{:.1f}") for fifth in found]
+            print(f"| {name}, {words} | {' | '.join(cells)} |")
     return 0
 
 
@@ -120,12 +127,12 @@ def by_parts(rows):
 
 
 def draw(path, rows):
-    """Draws the shares as lines: for each run, a solid line for own words, a dashed one for true
-    words."""
+    """Draws the mean shares as lines: solid for own words, dashed for true words."""
     from training.report.picture import pyplot, write_picture
 
     figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
-    for n, (name, lines) in enumerate(rows.items()):
+    for n, (name, seeds) in enumerate(rows.items()):
+        lines = np.mean(seeds, axis=0)  # [2, PARTS]
         for line, style, words in zip(lines, ("-", "--"), ("own", "true"), strict=True):
             axes.plot(
                 range(1, PARTS + 1),

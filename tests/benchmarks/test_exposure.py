@@ -66,3 +66,14 @@ def test_command_prints_both_rows_and_writes_the_picture(run, capsys):
         exposure.main([str(run / "run"), *files])
     assert "NAME=RUN must be different names" in capsys.readouterr().err
     assert exposure.main([f"it={run / 'none'}", *files]) == 1
+
+
+@pytest.mark.slow
+def test_seeds_of_a_name_give_mean_and_deviation(run, capsys, monkeypatch):
+    found = iter([[[0.5] * 5, [0.75] * 5], [[0.25] * 5, [0.75] * 5]])
+    monkeypatch.setattr(exposure, "shares", lambda translator, pairs: next(found))
+    files = ["--source", str(run / "a"), "--target", str(run / "b")]
+    assert exposure.main([f"it={run / 'run'},{run / 'run'}", *files]) == 0
+    own, true = capsys.readouterr().out.splitlines()[-2:]
+    assert own == "| it, its own words before" + " | 37.5 ± 17.7" * 5 + " |"
+    assert true == "| it, true words before" + " | 75.0 ± 0.0" * 5 + " |"
