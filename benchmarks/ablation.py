@@ -33,7 +33,7 @@ from benchmarks.workers import ENVIRONMENT
 from tfformer.config import TransformerConfig
 from tfformer.files import read_json, write_json
 from tfformer.run import read_config
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 from training.data.reader import Pair
 from training.recipe import load_recipe
 from training.report.history import read_history
@@ -218,12 +218,6 @@ def parser():
     return parser
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     work.require_at_least(command, options, epochs=1, seeds=0)
     if not options.learning_rate > 0:
@@ -295,6 +289,8 @@ def prepare(options, recipe, row, changes):
         distil(recipe, options.data, options.teacher, translations)
     return path
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

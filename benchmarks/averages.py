@@ -13,7 +13,7 @@ Exit codes: 0 measured; 1 an error of the run or the corpus; 2 wrong usage; 130 
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 from training.evaluate import evaluate, read_test_set
 
 
@@ -28,12 +28,6 @@ def parser():
     nothing = dict.fromkeys(("source", "target", "columns", "source_language", "language"))
     parser.set_defaults(split="val", **nothing)
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -89,6 +83,8 @@ def measure(run, pairs, language):
     set_weights(model, moving)
     yield f"exponential moving average of the last {len(epochs)}", scored()
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,7 +21,7 @@ import urllib.request
 from pathlib import Path
 
 from export.remote import transport
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 SECONDS = 300  # The maximum time of a request: a document has the length of 64 maximum sources.
 OK, INVALID = ("OK", 200), ("INVALID_ARGUMENT", 400)
@@ -274,12 +274,6 @@ def parser():
     return parser
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     from benchmarks import machine
     from export.local_server import LocalServer
@@ -307,6 +301,8 @@ def _run(command, options):
     wrong = [row["what"] for row in rows if not row["right"]]
     return command.fail(f"not as documented: {', '.join(wrong)}") if wrong else 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

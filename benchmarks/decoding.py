@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 BEAM_WIDTH = 4
 FOREIGN = 0.1  # cores; above, other processes disturb the measurement
@@ -121,12 +121,6 @@ def parser():
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     parser.add_argument("--out", type=Path, default=Path("runs/decoding.json"), help="the JSON")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -300,6 +294,8 @@ def markdown(rows):
 def _threads(count):
     return "default" if count is None else str(count)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 
 def parser():
@@ -34,12 +34,6 @@ def parser():
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--threads", type=int, default=2, help="operations at once; default 2")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -111,6 +105,8 @@ def table(found, times, references, batch):
             cells += [f"{own:.2f}", f"{medians[first, size] / own:.2f}"]
         yield f"| {name} | {' | '.join(cells)} |"
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks import machine, work
 from benchmarks.learning.trainings import spread
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 BATCH, PARTS = 64, 5
 
@@ -35,12 +35,6 @@ def parser():
     parser.add_argument("--target", type=Path, required=True, help="their translations")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw the table")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -151,6 +145,8 @@ def draw(path, rows):
     axes.legend()
     write_picture(path, figure)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 # A question and a text, for the family `span`.
 IDS = np.array([[5, 6, 3, 7, 8, 3], [5, 3, 9, 3, 0, 0]], "int32")
@@ -96,13 +96,7 @@ def measured(family, format, shape):
     return f"{max(float(np.abs(one - np.asarray(other)).max()) for one, other in pairs):.0e}"
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(), arguments)
-
-
-def _run():
+def _run(command, options):
     from tfformer.models import FAMILIES
 
     has_onnx = all(map(importlib.util.find_spec, ("onnx", "onnxruntime", "tf2onnx")))
@@ -114,6 +108,8 @@ def _run():
             print(f"| {family} | {format} | {' | '.join(cells)} |", flush=True)
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks import machine, work
 from benchmarks.decoding import FOREIGN, System, fastest, rows_of, start
 from benchmarks.workers import Progress, take_turns
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 SYSTEMS = [
     System("tfformer", "tfformer"),
@@ -42,12 +42,6 @@ def parser():
     )
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -119,6 +113,8 @@ def table(rows, steps):
         cells.append(f"{row['foreign']:.2f}" + " (!)" * (row["foreign"] > FOREIGN))
         yield f"| {' | '.join(map(str, cells))} |"
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 ROWS = 64
 OPTIONS = {  # tfformer's rows
@@ -43,12 +43,6 @@ def parser():
     parser.add_argument("--warmup-steps", type=int, default=1000, help="default 1000")
     parser.add_argument("--seed", type=int, default=1, help="default 1")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -182,6 +176,8 @@ def table(rows):
         best, speed = min(row["perplexities"]), statistics.median(row["tokens_per_second"])
         yield f"| {name} | {row['parameters']:,} | {by_epoch} | {best:.2f} | {speed:,.0f} |"
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

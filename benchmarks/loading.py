@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks import machine, work
 from benchmarks.learning.trainings import file_name
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 # {system: options of the export}
 EXPORTS = {
@@ -43,12 +43,6 @@ def parser():
     parser.add_argument("run", type=Path, help="the run directory of a translator")
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -146,6 +140,8 @@ def _measured(sender, load, *arguments):
     seconds = time.perf_counter() - start
     sender.send((seconds, time.process_time() - processor, machine.peak_mib()))
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 ORIGINALS = ("transformers", "opennmt", "keras_hub")
 
@@ -43,12 +43,6 @@ def parser():
     parser.add_argument("--threads", type=int, default=2, help="of each; default 2")
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -110,6 +104,8 @@ def table(system, sizes, answers, same, count):
         )
         yield f"| {size} | {theirs:.1f} | {ours:.1f} | {theirs / ours:.2f} | {same[size]} |"
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

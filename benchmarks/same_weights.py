@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 SYSTEMS = ("tfformer", "ctranslate2")
 
@@ -37,12 +37,6 @@ def parser():
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -196,6 +190,8 @@ def with_ctranslate2(job, threads):
 
     return translate
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--worker"]:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 FACTORS = {
     "length": [16, 32, 64, 128, 256],
@@ -56,12 +56,6 @@ def parser():
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     parser.add_argument("--out", type=Path, default=Path("runs/scaling.png"), help="the picture")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -250,6 +244,8 @@ def draw(rows, base, path):
     figure.savefig(path, format="png", dpi=120)
     pyplot.close(figure)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

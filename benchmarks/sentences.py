@@ -14,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 LINES = 20  # of a document
 END = re.compile(r"[.!?…。！？][\"'”’»)\]]*")
@@ -25,12 +25,6 @@ def parser():
     parser = Parser("benchmarks.sentences", __doc__)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="a sentence a line")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -68,6 +62,8 @@ def report(name, lines, size):
     once = sum(len(set(document)) for document in documents)
     print(f"| {name} | {once:,} | {whole / once:.2%} |", flush=True)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

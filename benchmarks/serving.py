@@ -29,7 +29,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import machine, work
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 WARM_UP = 5  # seconds at most
 COLUMNS = {
@@ -67,12 +67,6 @@ def parser():
     how.add_argument("--rest", action="store_true", help="use REST")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the report, as JSON")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -193,6 +187,8 @@ def markdown(rows):
 def _say(line):
     print(f"{line} ...", file=sys.stderr)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

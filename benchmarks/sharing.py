@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 BEAM = 4
 SOURCE = 16  # tokens, about as many as a caption has
@@ -49,12 +49,6 @@ def parser():
     parser.add_argument("--threads", type=int, help="default: TensorFlow's own choice")
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -118,6 +112,8 @@ def cache_bytes(model, length):
     width = heads * model["d_model"] // model["num_heads"]
     return 2 * 4 * model["num_layers"] * width * (BEAM * length + SOURCE)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

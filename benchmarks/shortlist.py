@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 from training.data.reader import Pair, read_pairs
 from training.shortlist import CANDIDATES, FREQUENT, coverage, learn, split, tokenise
 
@@ -55,12 +55,6 @@ def parser():
     parser.add_argument("--run", type=Path, help="a trained run of Multi30K; needs --data")
     parser.add_argument("--out", type=Path, default=Path("runs/shortlist.json"), help="the JSON")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -207,6 +201,8 @@ def sentence(changes):
         f"which has {held_out['size']:,.0f} on average."
     )
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import machine, work
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 LENGTHS = (3, 19)  # words of a sentence
 WORDS = 50_000
@@ -58,12 +58,6 @@ def parser():
     parser.add_argument("--batches", type=int, default=2000, metavar="N", help="default 2000")
     parser.add_argument("--folder", type=Path, help="of the files; default: the temporary one")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -179,6 +173,8 @@ def measured(phase):
         watcher.join()
         row[f"{phase}_mib"] = maximum[0]
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

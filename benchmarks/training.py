@@ -27,7 +27,7 @@ from pathlib import Path
 from benchmarks import machine, work
 from benchmarks.decoding import FOREIGN, System
 from benchmarks.workers import ROOT, Progress, Worker, WorkerError, take_turns
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 from training.step.allocator import HUGE_PAGES
 from training.train import ENVIRONMENT
 
@@ -68,12 +68,6 @@ def parser():
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     parser.add_argument("--out", type=Path, default=Path("runs/training.json"), help="the JSON")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -221,6 +215,8 @@ def markdown(rows):
         lines.append([row["system"], f"{row['tokens_per_second']:,.0f}", spread, *ratios, foreign])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 BATCH = 16
 OVERLAPS = {"blocks": 1, "windows, half": 2, "windows, three quarters": 4, "windows, 7 of 8": 8}
@@ -31,12 +31,6 @@ def parser():
     parser.add_argument("--windows", type=int, default=4, help="rows of a text; default 4")
     parser.add_argument("--texts", type=int, default=200, help="maximum number; default 200")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -101,6 +95,8 @@ def measure(service, lines, options):
         rows[name] = math.exp(-found.mean()), time.perf_counter() - start
     return rows
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 PIECES, WIDTH, LAYERS, HEADS, BATCH, PAIRS = 500, 64, 2, 4, 64, 24_000
 SOURCE_LENGTH, TARGET_LENGTH = 48, 14
@@ -33,12 +33,6 @@ def parser():
     parser.add_argument("--minutes", type=int, default=5, help="of training; default 5")
     parser.add_argument("--texts", type=int, default=500, help="that are compared; default 500")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -124,6 +118,8 @@ def both(model, texts):
     translator = KerasHubTranslator(model, max_source_length=SOURCE_LENGTH, max_target_length=limit)
     return theirs, translator.translate(texts, BATCH, greedy=True)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

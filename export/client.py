@@ -29,7 +29,7 @@ import time
 import urllib.parse
 import urllib.request
 
-from tfformer.terminal.command import Number, Parser, close_stdout, count
+from tfformer.terminal.command import Number, Parser, close_stdout, count, main_of
 
 from .remote import answers, credentials, tensors, transport
 from .remote.answers import RequestError
@@ -331,12 +331,6 @@ def parser():
     return parser
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     names = ("version", "label", "timeout", "retries", "ca")
     how = {name: getattr(options, name) for name in names}
@@ -390,6 +384,8 @@ def _write(translations, batch_size):
         if shown:
             print(file=sys.stderr)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -50,7 +50,7 @@ nothing is written; 2 wrong usage; 130 or 143 interrupted.
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 SINUSOIDS = 1024  # by default, CTranslate2 cuts a source at so many tokens
 SENTENCES = 5
@@ -180,12 +180,6 @@ def export(run, directory, progress=print):
     return tokenizer.source.has_exact_scores
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda arguments: _run(command, arguments), arguments)
-
-
 def _run(command, arguments):
     from tfformer.terminal.progress_bar import Bar
 
@@ -200,6 +194,8 @@ def _run(command, arguments):
             print(f"warning: {OLDER}")
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -31,7 +31,7 @@ import warnings
 from pathlib import Path
 
 from tfformer.config.search_options import OPTIONS, SAMPLING
-from tfformer.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count, main_of
 
 from .saved_model import (
     add_batching,
@@ -193,12 +193,6 @@ def _quantization(task, preset):
     return next((layer.quantization_mode for layer in layers if layer.quantization_mode), None)
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda arguments: _run(command, arguments), arguments)
-
-
 def _run(command, arguments):
     preset = arguments.preset
     if "/" in preset and "://" not in preset and not Path(preset).is_dir():
@@ -209,6 +203,8 @@ def _run(command, arguments):
         warnings.filterwarnings("ignore", module="keras")
         return run_export(command, arguments, export)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

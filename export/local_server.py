@@ -32,7 +32,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Number, Parser, count, unreadable
+from tfformer.terminal.command import Number, Parser, count, main_of, unreadable
 
 from .verification.errors import UsageError
 from .verification.paths import require_model
@@ -136,12 +136,6 @@ def curl_line(server, name):
     signature = model.graph.signatures.get("serving_default")
     defaults = {key: plain(value) for key, value in signature.defaults.items()} if signature else {}
     return curl(name, instances(text, defaults), f"127.0.0.1:{server.rest_port}")
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 class _Ended(BaseException):
@@ -252,6 +246,8 @@ def _serve(command, options, signals):
         warn(f"shutting down: ends within {DRAIN} seconds; a second Ctrl-C ends it at once")
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,7 +23,7 @@ import re
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Number, Parser
+from tfformer.terminal.command import Number, Parser, main_of
 
 TEMPLATES = Path(__file__).with_name("templates")
 # What page.html contains besides the data of the run.
@@ -56,12 +56,6 @@ def parser():
         help="the maximum size of the file; default 16, about 3 million weights",
     )  # fmt: skip
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -172,6 +166,8 @@ def _side(run, name, side):
     found["normalizer"]["rules"] = base64.b64encode(rules).decode()
     return found
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

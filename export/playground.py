@@ -28,7 +28,7 @@ import sys
 import threading
 from pathlib import Path
 
-from tfformer.terminal.command import Number, Parser
+from tfformer.terminal.command import Number, Parser, main_of
 
 from .verification.errors import UsageError
 from .verification.paths import require_model
@@ -51,12 +51,6 @@ def parser():
         "--timeout", type=seconds, default=60.0, help="maximum seconds of a request. Default 60"
     )
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -233,6 +227,8 @@ def _handler():
 
     return Handler
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -44,7 +44,7 @@ import sys
 from pathlib import Path
 
 from tfformer.config import search_options as search
-from tfformer.terminal.command import Parser, count, option_number, unreadable
+from tfformer.terminal.command import Parser, count, main_of, option_number, unreadable
 
 from .artifacts.forms import FORMS, compared, measured, other_forms
 from .verification.errors import UsageError, one_line
@@ -335,12 +335,6 @@ def release(model, report, directory, batching, xla, progress):
     return version
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda arguments: _run(command, arguments), arguments)
-
-
 def _run(command, arguments):
     shortlist = arguments.shortlist
     if shortlist is not None and (reason := unreadable(shortlist)):
@@ -420,6 +414,8 @@ def tell(command, version, report, xla):
         return command.fail(f"not exported: {faults[0].name}: {faults[0].detail}")
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

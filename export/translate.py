@@ -11,7 +11,7 @@ Exit codes: 0 translated; 1 an error of the model; 2 wrong usage; 130 or 143 int
 
 import sys
 
-from tfformer.terminal.command import Parser, close_stdout, count
+from tfformer.terminal.command import Parser, close_stdout, count, main_of
 
 from .capi.library import ServingError
 from .remote.lines import as_line, read_lines
@@ -40,12 +40,6 @@ def translate(directory, texts, batch_size=32):
         return model.translate(list(texts))
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     try:
         find_saved_model(options.directory)
@@ -59,6 +53,8 @@ def _run(command, options):
         return command.fail(error, 2 if isinstance(error, UsageError) else 1)
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

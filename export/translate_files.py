@@ -31,7 +31,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from tfformer.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count, main_of
 
 from .remote.lines import as_line, batches, read_lines
 
@@ -189,12 +189,6 @@ def _parsed(record):
         raise ValueError(f"it is not a record: {error}") from error
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", options.shard)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
@@ -273,6 +267,8 @@ def _progress(source):
         yield say
     print(f"{source.name}: {last:,} lines, done", file=sys.stderr)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,7 +21,7 @@ Exit codes: 0 written; 1 an error of a run or the disk, nothing is written; 2 wr
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 # Fields of a configuration that do not affect the weights.
 DROPOUT = ("dropout", "attention_dropout", "activation_dropout")
@@ -61,12 +61,6 @@ def _files(config):
     return {name: value for name, value in config["sha256"].items() if name != config["weights"]}
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     if len(options.runs) < 2:
         return command.fail("RUN must be given at least twice, got 1", 2)
@@ -93,6 +87,8 @@ def _run(command, options):
         print(f"{options.out}: the mean of {len(options.runs)} runs")
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 from .command_line.arguments import add_columns
 from .evaluate import add_languages, evaluate, read_test_set
@@ -308,12 +308,6 @@ def parser():
     return parser
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     if len(options.runs) < 2:
         command.error(f"RUN must be two or more, got {options.runs[0]}")
@@ -340,6 +334,8 @@ def _run(command, options):
         return command.fail(error)
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,7 +23,7 @@ import os
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count, main_of
 from tfformer.terminal.progress_bar import Bar
 
 from .trainer.lock import alone
@@ -110,12 +110,6 @@ def _whole_lines(file):
     return content.count(b"\n")
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     if not (options.forward or options.backward):
         return command.fail("give --forward, --backward or both", 2)
@@ -144,6 +138,8 @@ def _run(command, options):
         print(f"{options.out}: {len(found):,} pairs, made from {len(pairs):,}")
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -28,7 +28,7 @@ import sys
 import time
 from pathlib import Path
 
-from tfformer.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count, main_of
 
 from .command_line.arguments import add_columns
 from .evaluation.search_options import (
@@ -296,12 +296,6 @@ def print_scores(scores, name):
         show(table)
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, arguments):
     for name in ("output", "translations", "picture"):
         path = getattr(arguments, name)
@@ -395,6 +389,8 @@ def _scored(arguments, pairs, language, options, say):
     print_labels(scores, str(run))
     return scores, answers
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -26,7 +26,7 @@ import glob
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count, main_of
 
 # For both languages, and for each.
 WHAT = ("vocabulary", "sentencepiece")
@@ -66,12 +66,6 @@ def parser():
     return parser
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     vocabularies, models = (_both(command, options, what) for what in WHAT)
     if None in vocabularies:
@@ -99,6 +93,8 @@ def _both(command, options, what):
         command.error(f"--{what} is for source and target: give it alone")
     return sides if both is None else [both, both]
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -43,7 +43,7 @@ from random import Random
 
 import numpy as np
 
-from tfformer.terminal.command import Number, Parser
+from tfformer.terminal.command import Number, Parser, main_of
 
 from .data.reader import CorpusError, CorpusReport, is_blank, read_pairs, require_files
 
@@ -135,12 +135,6 @@ def parser():
         help=f"what --clean does not drop: {', '.join(KINDS)}",
     )  # fmt: skip
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -315,6 +309,8 @@ def show(findings):
     for suggestion in suggestions(findings):
         console.print(Text(f"- {suggestion}"))
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -32,7 +32,7 @@ interrupted.
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Parser, close_stdout
+from tfformer.terminal.command import Parser, close_stdout, main_of
 
 FORMATS = ("png", "svg")
 # The maximum of source and of target pieces: with more, the pictures are unreadable.
@@ -51,12 +51,6 @@ def parser():
         "--format", nargs="+", choices=FORMATS, default=list(FORMATS), help="default: both"
     )
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -177,6 +171,8 @@ def drawn(run, translator, source, target):
     pieces = *tree.pieces, *likely, seen.pieces, seen.source, seen.target
     return [piece for row in pieces for piece in row], figures
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfformer.terminal.command import Number, Parser
+from tfformer.terminal.command import Number, Parser, main_of
 
 CANDIDATES, FREQUENT = 100, 1000
 MAX_PAIRS = 1_000_000
@@ -197,12 +197,6 @@ def split(tokens):
     return learned, held_out if held_out.source else learned
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, arguments):
     try:
         return _learn(command, arguments)
@@ -240,6 +234,8 @@ def _learn(command, arguments):
         )
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

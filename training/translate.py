@@ -15,7 +15,7 @@ import itertools
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Parser, close_stdout, count
+from tfformer.terminal.command import Parser, close_stdout, count, main_of
 
 from .evaluation.search_options import (
     SEARCHED_RUNS,
@@ -37,12 +37,6 @@ def parser():
         help="draw the attention for the first line, and which pieces are copied",
     )  # fmt: skip
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, arguments):
@@ -128,6 +122,8 @@ def mixture_of(translator, source, target):
     ids["target_ids"] = tf.concat([[[BOS]], ids["target_ids"][:, :-1]], axis=1)
     return translator.model.mixture(ids)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -27,7 +27,7 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.learning.trainings import spread
 from tfformer.files import write_lines
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 LANGUAGES = {"one answer": 1, "many answers": 3}  # synonyms in use
 CONCEPTS, GENDERS, CUT, EPOCHS = 500, 3, 0.03, 20
@@ -54,12 +54,6 @@ def parser():
     parser.add_argument("--out", type=Path, required=True, help="folder of corpora and runs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default 0 1 2")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 class Language:
@@ -274,6 +268,8 @@ def _sign_test(ours, theirs):
     tail = sum(math.comb(total, k) for k in range(fewer + 1)) / 2**total
     return min(1.0, 2 * tail)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from tfformer.terminal.command import LARGEST, Number, Parser, count
+from tfformer.terminal.command import LARGEST, Number, Parser, count, main_of
 from training.evaluation.search_options import UTILITIES
 
 # Weights of another model; the search has weight 1.
@@ -65,12 +65,6 @@ def choices(options, backward, right_to_left):
         both = Choice(backward_weight=weight, right_to_left_weight=weight)
         rows[f"both {weight:g}"] = both, False
     return rows
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -134,6 +128,8 @@ def _run(command, options):
     row("*the best of the candidates*", best)
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,7 +21,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from tfformer.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count, main_of
 
 PAIRS = 1000
 
@@ -52,12 +52,6 @@ def harder(pairs, size):
     return sorted(drawn[:size])
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     from tfformer.files import write_lines
     from training.data.reader import read_pairs
@@ -82,6 +76,8 @@ def _run(command, options):
     print(f"{options.out}: {len(hard):,} pairs in hard, {len(pairs) - len(hard):,} in train")
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import work
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 HEADS = 3
 
@@ -27,12 +27,6 @@ def parser():
     parser.add_argument("--target", required=True, help="its translation")
     parser.add_argument("--picture", required=True, type=Path, metavar="PNG")
     return parser
-
-
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
 
 
 def _run(command, options):
@@ -80,6 +74,8 @@ def draw(path, found):
         ax.set_ylabel("target")
     write_picture(path, figure)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

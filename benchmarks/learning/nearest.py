@@ -16,7 +16,7 @@ import functools
 import sys
 from pathlib import Path
 
-from tfformer.terminal.command import Number, Parser, count
+from tfformer.terminal.command import Number, Parser, count, main_of
 
 
 def parser():
@@ -62,12 +62,6 @@ def nearest(translator, texts, references, batch_size=None):
     ]
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     from tfformer.files import write_lines
     from tfformer.run import load_translator, require_new
@@ -95,6 +89,8 @@ def _run(command, options):
     print(f"{options.out}: {len(found):,} pairs, made of {len(pairs):,}")
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

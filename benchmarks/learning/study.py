@@ -44,7 +44,7 @@ from benchmarks.learning.picture import draw
 from benchmarks.learning.trainings import file_name, side_by_side, table
 from tfformer.files import read_arrays, read_json, write_json
 from tfformer.run import read_config
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 from training.report.history import read_history
 
 MINUTES = {"minutes": ("minutes", "{:.0f}")}
@@ -236,12 +236,6 @@ def parser():
     return parser
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     work.require_at_least(command, options, seeds=0)
     if not hasattr(os, "sched_setaffinity"):
@@ -272,6 +266,8 @@ def _run(command, options):
     print(table(trainings, MINUTES | study.figures, p, P_TITLES.get(study.p_from)))
     return 0 if all(training.figures() for training in trainings) else 1
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.on_jax.pack import read_begun
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 
 def parser():
@@ -47,12 +47,6 @@ def keep(weights, packed, out):
     run.save(out, model, tokenizer, task.search(recipe))
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     try:
         keep(options.weights, options.of, options.out)
@@ -61,6 +55,8 @@ def _run(command, options):
     print(f"{options.out}: written", file=sys.stderr)
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

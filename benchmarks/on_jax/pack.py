@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 from training.recipe.families import TRANSLATION
 
 # Settings of which `benchmarks.on_jax.train` supports only one value.
@@ -122,12 +122,6 @@ def require_known(recipe, begun, tokenizer):
         )
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     files = [options.source, options.target]
     if any(files) and not all(files):
@@ -144,6 +138,8 @@ def _run(command, options):
     print(f"{options.out}: written", file=sys.stderr)
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

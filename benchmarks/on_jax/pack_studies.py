@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.learning import methods
 from benchmarks.learning.study import Study
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 from training.recipe.families import FAMILY_TASKS
 
 FOLDER = Path(methods.__file__).parent
@@ -154,12 +154,6 @@ def shares(recipe, train):
     return ScheduledSampling(*share, "argmax", 2, steps).share_at(np.arange(steps)).numpy().tolist()
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     from tfformer.files import write_atomically
 
@@ -177,6 +171,8 @@ def _run(command, options):
     print(f"{options.out}: written", file=sys.stderr)
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

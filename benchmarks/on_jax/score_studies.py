@@ -20,7 +20,7 @@ from benchmarks.learning.study import P_TITLES, flat, reached
 from benchmarks.learning.trainings import file_name, table
 from benchmarks.on_jax.pack_studies import read_studies, read_words
 from benchmarks.on_jax.train_studies import read_results
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 
 def parser():
@@ -103,12 +103,6 @@ def trained(name, study, results, packed):
     return made
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     try:
         studies = read_studies(options)
@@ -146,6 +140,8 @@ def _run(command, options):
         return command.fail(error)
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count, main_of
 
 LAYERS, WIDTH, INNER, HEADS, VOCABULARY, LENGTH = 6, 512, 2048, 8, 32_000, 64
 DROPOUT, SMOOTHING = 0.1, 0.1
@@ -147,12 +147,6 @@ def with_torch(options):
     return {n: steps_of(n) for n in options.tokens}, f"PyTorch {torch.__version__}, compiled"
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     if wrong := [tokens for tokens in options.tokens if tokens % LENGTH]:
         return command.fail(f"--tokens must be multiples of {LENGTH}, got {wrong[0]}", 2)
@@ -200,6 +194,8 @@ def measure(options):
         )  # fmt: skip
     return rows
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

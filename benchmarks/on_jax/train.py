@@ -33,7 +33,7 @@ import sys
 import time
 from pathlib import Path
 
-from tfformer.terminal.command import Number, Parser, count
+from tfformer.terminal.command import Number, Parser, count, main_of
 
 # The options of a model: {name: (default, type)}.
 OPTIONS = {
@@ -195,12 +195,6 @@ def rounded(numbers):
     return " ".join(f"{number:.3f}" for number in numbers)
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     began = time.monotonic()
     if wrong := fault(options):
@@ -263,6 +257,8 @@ def _run(command, options):
         return command.fail(error)
     return 0
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -36,7 +36,7 @@ import numpy as np
 
 from benchmarks.on_jax import batches
 from benchmarks.on_jax.train import rates_of, train
-from tfformer.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count, main_of
 
 # Few, because each shape is compiled.
 EDGES = (16, 24, batches.EDGES[-1])
@@ -182,12 +182,6 @@ def work(options, ends, number, lock):
             say(traceback.format_exc())
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(lambda options: _run(command, options), arguments)
-
-
 def _run(command, options):
     ends = time.time() + options.seconds
     if options.out.exists():
@@ -217,6 +211,8 @@ def read_results(path):
     with gzip.open(path, "rt") as file:
         return [json.loads(line) for line in file]
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -137,6 +137,21 @@ class Parser(argparse.ArgumentParser):
             print(f"{self.prog}: warning: standard output: {fault}", file=sys.stderr)
 
 
+def main_of(parser, run):
+    """The `main` of a command, which returns its exit code.
+
+    Args:
+        parser: a function that makes the command's `Parser`.
+        run: a function of the parser and the options that returns the exit code.
+    """
+
+    def main(arguments=None):
+        command = parser()
+        return command.run(lambda options: run(command, options), arguments)
+
+    return main
+
+
 def _python_m(module):
     """`python -m MODULE`, with the module's name in this installation."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
