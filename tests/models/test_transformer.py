@@ -38,6 +38,7 @@ def inputs(rng):
     source_ids = rng.integers(4, V, size=(B, S))
     target_ids = rng.integers(4, V, size=(B, T))
     target_ids[:, 0] = 2
+    source_ids[0, 4], source_ids[1, -1] = 3, 3  # the ends of the sources
     source_ids[0, 5:], target_ids[0, 3:] = 0, 0
     return {"source_ids": source_ids, "target_ids": target_ids}
 
@@ -99,6 +100,7 @@ def test_wholly_padded_source_is_finite_with_finite_gradient(inputs):
 
 def steps(model, source_ids, beams):
     """beams [B, W, T] through `decode_step`, one position at a time: logits [B, W, T, V]."""
+    source_ids = model.seen(source_ids)
     memory = model.encode(source_ids)
     projected = model.decoder.project_memory(memory)
     cache = model.decoder.empty_cache(B, W)
