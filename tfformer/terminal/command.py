@@ -23,9 +23,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # thresholds, collecting takes a ninth of the processor time of an export.
 THRESHOLDS = (50_000, 20, 20)
 CLOSED = "standard output must be open"
-called_as: str | None = (
-    None  # the program's name in usage and errors, if it is not `python -m MODULE`
-)
+# The program's name in usage and errors, if it is not `python -m MODULE`.
+called_as: str | None = None
 
 
 class Parser(argparse.ArgumentParser):
