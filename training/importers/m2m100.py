@@ -96,7 +96,8 @@ def read_options(path):
         if found[name] != found[other]:
             raise ValueError(f"{path}: {name} must be {other} = {found[other]}, got {found[name]}")
     if found["pad_token_id"] == found["eos_token_id"]:
-        raise ValueError(f"{path}: pad_token_id must not be eos_token_id, got {found[name]}")
+        pad = found["pad_token_id"]
+        raise ValueError(f"{path}: pad_token_id must not be eos_token_id, got {pad}")
     if found["d_model"] % 2 or found["d_model"] < 4:
         raise ValueError(f"{path}: d_model must be even and over 2, got {found['d_model']}")
     activation_of(found.setdefault("activation_function", "relu"), path)
