@@ -157,10 +157,6 @@ class BytePairs(Side):
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{name} must be tables of byte pairs: {error}") from error
 
-    @staticmethod
-    def clean(text):
-        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-
     @functools.cached_property
     def pieces(self):
         found = [*SPECIAL, *(f"{FILLING}{n}" for n in range(self._size - len(SPECIAL)))]

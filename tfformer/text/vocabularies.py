@@ -27,14 +27,18 @@ FILLING = "\ue000"  # of the Private Use Area: the first character of a piece th
 CODE = ">>.*<<"  # the code of a language, at the start of a text
 
 
+def valid_utf8(text):
+    """Any bytes, string [B] -> valid UTF-8; invalid bytes become U+FFFD."""
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+
 def clean(text):
     """Any bytes -> valid UTF-8 without control characters; string [B] -> string [B].
 
     An invalid byte becomes U+FFFD, and a run of control characters (NUL, tab, newline, ...) becomes
     a space. SentencePiece then normalises (NFKC) and merges spaces itself.
     """
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    return tf.strings.regex_replace(text, r"\p{Cc}+", " ")
+    return tf.strings.regex_replace(valid_utf8(text), r"\p{Cc}+", " ")
 
 
 class Side(tf.Module, abc.ABC):
@@ -81,10 +85,9 @@ class Side(tf.Module, abc.ABC):
             ValueError: they are not such a file.
         """
 
-    @staticmethod
-    def clean(text: Tensor) -> Tensor:
+    def clean(self, text: Tensor) -> Tensor:
         """Clean any bytes before tokenisation: string [B] -> string [B]."""
-        return clean(text)
+        return clean(text) if self.replaces_control else valid_utf8(text)
 
     @property
     @abc.abstractmethod
