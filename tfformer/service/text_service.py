@@ -15,8 +15,7 @@ from tfformer.service.checks import counted
 from tfformer.service.encoder_decoder_signatures import encode_texts
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.service.service import Page, Service, checked_dtype
-from tfformer.service.signature import Signature, graph, texts
-from tfformer.service.translation import WARMUP_LENGTHS
+from tfformer.service.signature import Signature, graph, text_examples, texts
 from tfformer.text.tokenizer import Tokenizer
 
 
@@ -204,17 +203,4 @@ def embed(service, forward):
         ids, truncated = service.source_ids(text)
         return {"vector": forward().embed(ids), "truncated": truncated}
 
-    return Signature("embed", embed, examples)
-
-
-def examples(samples):
-    """Example requests with texts only."""
-    return [{"text": samples.texts}, {"text": samples.texts[:1]}]
-
-
-def warmup(samples):
-    """A request for each of a few text lengths, and one with all of them."""
-    longest = samples.source_length - 1
-    sizes = sorted({max(1, min(size, longest)) for size in WARMUP_LENGTHS})
-    buckets = [samples.of_length(size) for size in sizes]
-    return [*({"text": [text]} for text in buckets), {"text": buckets}]
+    return Signature("embed", embed, text_examples)
