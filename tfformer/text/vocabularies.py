@@ -18,6 +18,7 @@ import tensorflow_text
 from tfformer.annotations import Tensor
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.language_codes import Beginning, Codes, Languages, language_of
+from tfformer.text.lookup import lookup_table
 from tfformer.text.sampling import SubwordSampler
 
 SPACE = "▁"  # U+2581, by which SentencePiece writes a space
@@ -350,10 +351,7 @@ class PieceTable(Side):
         pieces = list(pieces)
         _require_pieces(pieces, name, self.separator)
         super().__init__("".join(f"{piece}\n" for piece in pieces).encode(), "pieces")
-        ids = tf.range(EOS + 1, EOS + 1 + len(pieces))
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(tf.constant(pieces), ids), default_value=UNK
-        )
+        self._table = lookup_table(pieces, range(EOS + 1, EOS + 1 + len(pieces)), UNK)
         self._names = tf.constant([*SPECIAL, *pieces])
 
     @classmethod
