@@ -2,12 +2,12 @@
 
 import abc
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tfformer.annotations import Tensor
+from tfformer.annotations import Fused, Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, SAMPLING
 from tfformer.service.language_model_signatures import beam_search, generate, score, serving_default
@@ -115,9 +115,7 @@ class Generating(Searching):
         """The output of `serving_default` for any number of texts; with `greedy`, greedy search."""
         return self.generate(texts, batch_size, **({"top_k": 1} if greedy else {}))
 
-    def served(
-        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
-    ) -> dict[str, Signature]:
+    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         made = [make(self._writing(fused)) for make in SIGNATURES]
         return {signature.name: signature for signature in made}
 

@@ -4,12 +4,12 @@
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tfformer.annotations import Tensor
+from tfformer.annotations import Fused, Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import (
     ENSEMBLE_MEAN,
@@ -354,9 +354,7 @@ class Translator(Translating, Searching):
             "length_penalty": 0.0 if greedy else self.length_penalty,
         }
 
-    def served(
-        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
-    ) -> dict[str, Signature]:
+    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         generation = self._generation(fused, shortlist)
         more = (explain,) if self.explain else ()
         made = [make(generation) for make in (*SIGNATURES, *more)]
