@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfformer.annotations import Fused, Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, SAMPLING
+from tfformer.service.arguments import check_min_length
 from tfformer.service.language_model_signatures import beam_search, generate, score, serving_default
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.service.service import Page, Searching
@@ -53,11 +54,7 @@ class Generating(Searching):
             )
         known = {**OPTIONS, **SAMPLING}
         self.options = {name: known[name].checked(value) for name, value in options.items()}
-        if self.options["min_length"] > self.max_target_length:
-            raise ValueError(
-                f"min_length must be at most max_target_length = {self.max_target_length}, "
-                f"got {options['min_length']}"
-            )
+        check_min_length(options["min_length"], self.max_target_length)
         self.make_signatures()
         self.writing = self._writing(self.fused)
 
