@@ -127,10 +127,10 @@ class MaskedLanguageModel(TextEncoder):
         return x if self.transform is None else self.transform(weights, x)
 
     def of_embedding(self, model, fusing):
-        output = model.output_projection
-        self.output = fusing.inference_layer(output, "output", embedding=model.embedding)
-        shared = self.output if output.tied else None
-        return fusing.inference_layer(model.embedding, "embedding", output=shared)
+        self.output, embedding = fusing.output_and_embedding(
+            model.output_projection, model.embedding, "embedding"
+        )
+        return embedding
 
 
 class Tagger(TextEncoder):
