@@ -1,7 +1,7 @@
 """The types that the annotations of several modules share."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 # A tensor of the backend, or what Keras and TensorFlow convert to one: a NumPy array, nested lists.
@@ -9,4 +9,6 @@ from typing import Any, TypeAlias
 Tensor: TypeAlias = Any
 # The shape of a tensor: a tuple, or a backend's own. None is a size that is not known yet.
 Shape: TypeAlias = Sequence[int | None]
+# A function that returns the result of `fuse`: the inference layers of a model, and its weights.
+Fused: TypeAlias = Callable[..., Any]
 StrPath: TypeAlias = str | os.PathLike[str]

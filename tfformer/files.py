@@ -116,7 +116,7 @@ def whole_folder(directory, parts):
         folder = directory.parent / f".{directory.name}.{secrets.token_hex(8)}.partial"
         folder.mkdir()
         try:
-            handle = _locked(folder)
+            handle = locked(folder)
         except FileNotFoundError:
             continue
         except OSError:
@@ -134,7 +134,7 @@ def whole_folder(directory, parts):
 def _remove_left(folder, parts):
     """Removes a folder of `whole_folder`, unless it is locked or has file names outside `parts`."""
     try:
-        handle = _locked(folder)
+        handle = locked(folder)
     except OSError:  # no locks there, or the folder is gone
         return
     if handle is not None:
@@ -143,7 +143,7 @@ def _remove_left(folder, parts):
         os.close(handle)
 
 
-def _locked(folder):
+def locked(folder):
     """A descriptor that locks a folder until it is closed; None if another process has the lock or
     has removed the folder. A killed process releases its lock."""
     import fcntl  # missing on Windows

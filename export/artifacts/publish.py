@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from filelock import lock_descriptor
+from tfformer.files import locked, sync, write_json
 
 from .forms import FORMS
 
@@ -29,7 +29,7 @@ def scratch(directory):
     while handle is None:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory))
         try:
-            handle = _locked(folder)  # None: another export has just removed it
+            handle = locked(folder)  # None: another export has just removed it
         except OSError:
             handle = os.open(folder, os.O_RDONLY)
     try:
@@ -46,7 +46,7 @@ def sweep(directory):
         if not ours or not folder.is_dir():
             continue
         try:
-            handle = _locked(folder)
+            handle = locked(folder)
             if handle is None:
                 continue
             try:
@@ -59,28 +59,12 @@ def sweep(directory):
             continue
 
 
-def _locked(folder):
-    """A descriptor that locks a folder until it is closed. None if another process has the lock or
-    has removed the folder. If a process is killed, its lock is released."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        if lock_descriptor(handle, blocking=False) and folder.exists():
-            return handle
-    except OSError:
-        os.close(handle)
-        raise
-    os.close(handle)
-    return None
-
-
 def publish(model, report, directory, progress):
     """Renames `model` to the next version, then renames the report. Returns the version.
 
     The report is written first, so a full disk publishes nothing. If another export takes the
     number first, the next number is tried.
     """
-    from tfformer.files import sync, write_json
-
     beside = model.with_name("report.json")
     while True:
         taken = [int(path.name) for path in directory.iterdir() if path.name.isdecimal()]

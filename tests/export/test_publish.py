@@ -8,7 +8,6 @@ import sys
 import pytest
 from paths import ROOT
 
-from export.artifacts import publish
 from export.artifacts.publish import scratch, sweep
 
 
@@ -67,11 +66,11 @@ def test_foreign_files_are_not_swept(tmp_path):
 
 
 def test_without_file_locks_nothing_is_swept(tmp_path, monkeypatch):
-    def unsupported(*_, **__):
+    def unsupported(*_):
         raise OSError("no locks")
 
     (tmp_path / "partial-01234567").mkdir()
-    monkeypatch.setattr(publish, "lock_descriptor", unsupported)
+    monkeypatch.setattr("fcntl.flock", unsupported)
     with scratch(tmp_path) as folder:
         assert len(names(tmp_path)) == 2
     assert names(tmp_path) == ["partial-01234567"] and not folder.exists()

@@ -31,14 +31,6 @@ def test_unknown_total_shows_only_the_count():
     assert re.search(rf"^learning .* 1,024 texts .*{TIME}$", output.file.rows()[-1])
 
 
-def test_total_can_be_set_after_the_start():
-    output = terminal(80)
-    with Bar("train.en.gz", 0, unit="kB", output=output) as bar:
-        bar.expect(1234)
-        bar.to(617)
-    assert re.search(rf"^train.en.gz ━*╸?╺?━* +617/1,234 kB .*{TIME}$", output.file.rows()[-1])
-
-
 def test_log_gets_only_plain_lines_and_no_bar(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")  # for users who want colours in logs
     with Bar("exporting", unit="steps") as bar:

@@ -102,6 +102,12 @@ class Fusing:
             self._inference_layers[key] = INFERENCE_LAYERS[type(layer)](layer, name, self, **more)
         return self._inference_layers[key]
 
+    def output_and_embedding(self, output, embedding, name):
+        """The inference layers of an output layer and of its embedding `name`, which may be tied:
+        they are then one matrix."""
+        made = self.inference_layer(output, "output", embedding=embedding)
+        return made, self.inference_layer(embedding, name, output=made if output.tied else None)
+
 
 def fuse(model, num_positions, dtype=None, few_rows=False):
     """Make the inference layers of a model and its weights.

@@ -13,12 +13,8 @@ class LanguageModel:
     def __init__(self, model, fusing):
         self.decoder = fusing.inference_layer(model.decoder, "decoder")
         self.positions = fusing.inference_layer(model.positions, "positions")
-        tied = model.output_projection.tied
-        self.output = fusing.inference_layer(
-            model.output_projection, "output", embedding=model.embedding
-        )
-        self.embedding = fusing.inference_layer(
-            model.embedding, "embedding", output=self.output if tied else None
+        self.output, self.embedding = fusing.output_and_embedding(
+            model.output_projection, model.embedding, "embedding"
         )
         norm = model.embedding_norm, "embedding_norm"
         self.written = Embedded(self.embedding, self.positions, *norm, fusing)

@@ -52,6 +52,11 @@ class TextEncoder:
             weights, x, batch, length, self.encoder.sees(weights, padding_bias(ids))
         )
 
+    def vectors(self, weights, ids):
+        """ids [B, S] -> a vector of each row, [B, D], by the `pooling` of a subclass."""
+        ids = self.read(ids)
+        return self.pooling(weights, self.states(weights, ids), padding_mask(ids))
+
     def logits(self, weights, ids):
         """ids [B, S] -> the logits at each position, float32 [B, S, C]."""
         logits = self.output(weights, self.token_states(weights, ids))
@@ -83,11 +88,11 @@ class Classifier(TextEncoder):
     def vectors(self, weights, ids):
         """ids [B, S] -> [B, D]."""
         if self.pieces is None:
-            return self._vectors(weights, ids)
+            return super().vectors(weights, ids)
         ids, real = self.pieces(weights, ids)
         batch, count, length = tf.unstack(tf.shape(ids))
         rows = tf.reshape(ids, [batch * count, length])  # [B * P, L]
-        x = self._vectors(weights, rows)  # [B * P, D]
+        x = super().vectors(weights, rows)  # [B * P, D]
         if self.kind == "lstm":
             x = tf.reshape(x, [batch, count, x.shape[1]])  # [B, P, D]
             return self.combined(weights, x, real)
@@ -96,11 +101,6 @@ class Classifier(TextEncoder):
             bias = attention_bias(real)[:, None, None]  # [B, 1, 1, P]
             x = self.combined(weights, x, batch, count, self.combined.sees(weights, bias))
         return self.mean_of_pieces(weights, x, real)
-
-    def _vectors(self, weights, ids):
-        """The vector of each row of ids [B, S], [B, D]."""
-        ids = self.read(ids)
-        return self.pooling(weights, self.states(weights, ids), padding_mask(ids))
 
     def logits(self, weights, ids):
         """ids [B, S] -> float32 [B, C], or [B, C, 2]."""
@@ -127,15 +127,10 @@ class MaskedLanguageModel(TextEncoder):
         return x if self.transform is None else self.transform(weights, x)
 
     def of_embedding(self, model, fusing):
-        output = model.output_projection
-        self.output = fusing.inference_layer(output, "output", embedding=model.embedding)
-        shared = self.output if output.tied else None
-        return fusing.inference_layer(model.embedding, "embedding", output=shared)
-
-    def vectors(self, weights, ids):
-        """ids [B, S] -> [B, D]."""
-        ids = self.read(ids)
-        return self.pooling(weights, self.states(weights, ids), padding_mask(ids))
+        self.output, embedding = fusing.output_and_embedding(
+            model.output_projection, model.embedding, "embedding"
+        )
+        return embedding
 
 
 class Tagger(TextEncoder):
@@ -191,8 +186,7 @@ class Embedder(TextEncoder):
 
     def vectors(self, weights, ids):
         """ids [B, S] -> [B, D]."""
-        ids = self.read(ids)
-        vectors = self.pooling(weights, self.states(weights, ids), padding_mask(ids))
+        vectors = super().vectors(weights, ids)
         if not self.normalizes:
             return vectors
         vectors = tf.cast(vectors, tf.float32)

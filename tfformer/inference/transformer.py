@@ -18,12 +18,8 @@ class Transformer:
         self.decoder = fusing.inference_layer(model.decoder, "decoder")
         self.source_positions = fusing.inference_layer(model.source_positions, "source_positions")
         self.target_positions = fusing.inference_layer(model.target_positions, "target_positions")
-        tied = model.output_projection.tied
-        self.output = fusing.inference_layer(
-            model.output_projection, "output", embedding=model.target_embedding
-        )
-        self.target_embedding = fusing.inference_layer(
-            model.target_embedding, "target_embedding", output=self.output if tied else None
+        self.output, self.target_embedding = fusing.output_and_embedding(
+            model.output_projection, model.target_embedding, "target_embedding"
         )
         self.source_embedding = fusing.inference_layer(model.source_embedding, "source_embedding")
         norm = model.target_embedding_norm, "target_embedding_norm"

@@ -1,5 +1,6 @@
-"""Checks that a translator's arguments fit together. Each function raises a ValueError if not."""
+"""Checks of the arguments of a service. Each function raises a ValueError if a check fails."""
 
+from tfformer.config import whole
 from tfformer.text.tokenizer import Tokenizer
 
 
@@ -22,6 +23,22 @@ def check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype
     ):
         if low_latency and given:
             raise ValueError(f"low_latency must be False with {name}, got {low_latency}")
+
+
+def check_lengths(max_source_length, max_target_length, maximum):
+    """Check that both lengths are in [2, maximum]."""
+    lengths = {"max_source_length": max_source_length, "max_target_length": max_target_length}
+    for name, value in lengths.items():
+        if not 2 <= whole(name, value, minimum=0) <= maximum:
+            raise ValueError(f"{name} must be in [2, {maximum}], got {value}")
+
+
+def check_min_length(min_length, max_target_length):
+    """Check that a target can have its minimum length."""
+    if min_length > max_target_length:
+        raise ValueError(
+            f"min_length must be at most max_target_length = {max_target_length}, got {min_length}"
+        )
 
 
 def check_one_language(**forms):

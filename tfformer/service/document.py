@@ -13,6 +13,7 @@ from tfformer.text.document import (
     split_sentences,
     split_windows,
 )
+from tfformer.text.vocabularies import valid_utf8
 
 # The maximum length of a document, in sources of maximum length; and its maximum number of pieces,
 # which are sentences, or windows of long sentences.
@@ -44,8 +45,7 @@ def translate_document(generation):
 
 def _translate(generation, text):
     """Compute the outputs of `translate_document`; see `tfformer.text.document`."""
-    text = generation.checked_rows("texts", text)
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+    text = valid_utf8(generation.checked_rows("texts", text))
     limits = document_limits(generation.max_source_length, generation.max_batch_size)
     kept = tf.strings.substr(text, 0, limits["max_document_characters"], unit="UTF8_CHAR")
     codes, document = generation.tokenizer.source.codes, kept

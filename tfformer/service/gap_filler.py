@@ -9,8 +9,8 @@ from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.inference.masks import MASKED
 from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.service.encoder_decoder_signatures import encode_texts
-from tfformer.service.signature import Signature, graph, texts
-from tfformer.service.text_service import EmbeddingService, embed, warmup
+from tfformer.service.signature import Signature, graph, texts, warmup
+from tfformer.service.text_service import EmbeddingService, embed
 from tfformer.text.gaps import gaps_of
 from tfformer.text.tokenizer import Tokenizer
 from tfformer.text.vocabularies import FILLING

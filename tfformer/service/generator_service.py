@@ -2,14 +2,15 @@
 
 import abc
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tfformer.annotations import Tensor
+from tfformer.annotations import Fused, Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, SAMPLING
+from tfformer.service.arguments import check_min_length
 from tfformer.service.language_model_signatures import beam_search, generate, score, serving_default
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.service.service import Page, Searching
@@ -53,11 +54,7 @@ class Generating(Searching):
             )
         known = {**OPTIONS, **SAMPLING}
         self.options = {name: known[name].checked(value) for name, value in options.items()}
-        if self.options["min_length"] > self.max_target_length:
-            raise ValueError(
-                f"min_length must be at most max_target_length = {self.max_target_length}, "
-                f"got {options['min_length']}"
-            )
+        check_min_length(options["min_length"], self.max_target_length)
         self.make_signatures()
         self.writing = self._writing(self.fused)
 
@@ -115,9 +112,7 @@ class Generating(Searching):
         """The output of `serving_default` for any number of texts; with `greedy`, greedy search."""
         return self.generate(texts, batch_size, **({"top_k": 1} if greedy else {}))
 
-    def served(
-        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
-    ) -> dict[str, Signature]:
+    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         made = [make(self._writing(fused)) for make in SIGNATURES]
         return {signature.name: signature for signature in made}
 

@@ -7,6 +7,7 @@ from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, first_names
 from tfformer.inference.keras_hub import KINDS, KerasHubInference
 from tfformer.inference.keras_hub_common import kind_of
+from tfformer.service.arguments import check_min_length
 from tfformer.service.complete import complete
 from tfformer.service.document import translate_document
 from tfformer.service.encoder_decoder_signatures import Generation
@@ -115,11 +116,7 @@ class KerasHubTranslator(Wrapping, Translating, Searching):
         self.max_batch_size = whole("max_batch_size", max_batch_size, minimum=1)
         self.max_source_length = self._length("max_source_length", max_source_length)
         self.max_target_length = self._length("max_target_length", max_target_length)
-        if self.options["min_length"] > self.max_target_length:
-            raise ValueError(
-                f"min_length must be at most max_target_length = {self.max_target_length}, "
-                f"got {self.options['min_length']}"
-            )
+        check_min_length(self.options["min_length"], self.max_target_length)
         self.make_signatures()
         self._greedy = greedy(self._generation(self.fused))
 

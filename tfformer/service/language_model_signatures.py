@@ -12,7 +12,7 @@ from tfformer.service.checks import require_in
 from tfformer.service.encoder_decoder_signatures import encode_texts, finite
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.service.sample import asked_sampling
-from tfformer.service.signature import Signature, graph, graph_with_options, texts
+from tfformer.service.signature import Signature, graph, graph_with_options, text_examples, texts
 
 # The maximum number of windows of tokens to score in a text.
 SCORED_WINDOWS = 64
@@ -130,7 +130,7 @@ def serving_default(writing):
         options = {**writing.options, "seed": 0, "max_length": 0}
         return writing.drawn(text, options)
 
-    return Signature("serving_default", serving_default, _examples)
+    return Signature("serving_default", serving_default, text_examples)
 
 
 def generate(writing):
@@ -240,7 +240,7 @@ def score(writing):
             "truncated": truncated,
         }
 
-    return Signature("score", score, _examples)
+    return Signature("score", score, text_examples)
 
 
 def scored(writing, text, stride=None):
@@ -276,7 +276,3 @@ def scored(writing, text, stride=None):
     later = tf.transpose(found[1:, :, window - stride :], [1, 0, 2])  # [B, N - 1, stride]
     later = tf.reshape(later, [tf.shape(text)[0], more * stride])  # [B, (N - 1) * stride]
     return tf.concat([found[0], later], axis=1)[:, :size], real, truncated
-
-
-def _examples(samples):
-    return [{"text": samples.texts}, {"text": samples.texts[:1]}]

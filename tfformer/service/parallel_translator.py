@@ -1,11 +1,11 @@
 """Translates text by a model that predicts all tokens of a translation at once."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tfformer.annotations import Tensor
+from tfformer.annotations import Fused, Tensor
 from tfformer.config import CTC, EOS, MASK_PREDICT, whole
 from tfformer.config.search_options import PARALLEL
 from tfformer.inference.fuse import fuse
@@ -15,7 +15,7 @@ from tfformer.inference.transformer import Inference
 from tfformer.models.non_autoregressive import NonAutoregressive
 from tfformer.search import length_penalty
 from tfformer.search.parallel import Written
-from tfformer.service.arguments import check_sides, check_vocabulary
+from tfformer.service.arguments import check_lengths, check_sides, check_vocabulary
 from tfformer.service.document import translate_document
 from tfformer.service.encoder_decoder_signatures import FromSource
 from tfformer.service.limits import Limits
@@ -136,10 +136,7 @@ class ParallelTranslator(Translating):
         given = {"passes": passes, "lengths": lengths}
         self.options = {name: PARALLEL[name].checked(value) for name, value in given.items()}
         longest = model.config.longest
-        limits = {"max_source_length": max_source_length, "max_target_length": max_target_length}
-        for name, value in limits.items():
-            if not 2 <= whole(name, value, minimum=0) <= longest:
-                raise ValueError(f"{name} must be in [2, {longest}], got {value}")
+        check_lengths(max_source_length, max_target_length, longest)
         if max_source_length * model.places > longest:
             raise ValueError(
                 f"max_source_length must be at most {longest // model.places}, of which each "
@@ -193,9 +190,7 @@ class ParallelTranslator(Translating):
             words += [f"{name} {number}" for name, number in self.options.items()]
         return {"search": ", ".join(words)}
 
-    def served(
-        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
-    ) -> dict[str, Signature]:
+    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         limits = Limits(self.max_source_length, self.max_target_length, self.max_batch_size)
         known = self.model.config, fused, self.tokenizer, self.options, limits, self.rerank
         made = [make(ParallelGeneration(*known)) for make in SIGNATURES]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+WARMUP_LENGTHS = (4, 16, 64, 256)  # source tokens
+
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
@@ -60,6 +62,19 @@ class Samples:
     def pairs(self):
         """The texts, each paired with another one as its translation."""
         return {"source": self.texts, "target": self.texts[::-1]}
+
+
+def text_examples(samples):
+    """Example requests with texts only."""
+    return [{"text": samples.texts}, {"text": samples.texts[:1]}]
+
+
+def warmup(samples):
+    """A request for each of a few text lengths, and one with all of them."""
+    longest = max(1, samples.source_length - 1)
+    sizes = sorted({min(size, longest) for size in WARMUP_LENGTHS})
+    buckets = [samples.of_length(size) for size in sizes]
+    return [*({"text": [text]} for text in buckets), {"text": buckets}]
 
 
 def graph(inputs):

@@ -8,10 +8,11 @@ import tensorflow as tf
 from tfformer.config import whole
 from tfformer.models.span_reader import IMPOSSIBLE, SpanReader
 from tfformer.service.checks import require_equal_batches
-from tfformer.service.signature import Signature, graph, texts
-from tfformer.service.text_service import TextService, warmup
-from tfformer.text.question import encode_question, split_at_tab, valid_utf8, whole_characters
+from tfformer.service.signature import Signature, graph, texts, warmup
+from tfformer.service.text_service import TextService
+from tfformer.text.question import encode_question, split_at_tab, whole_characters
 from tfformer.text.tokenizer import Tokenizer
+from tfformer.text.vocabularies import valid_utf8
 
 SPACES = r"[\s\p{Z}]+"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfformer.annotations import Tensor
+from tfformer.annotations import Fused, Tensor
 from tfformer.config import whole
 from tfformer.inference.text_encoder import TextEncoderInference
 from tfformer.models.text_encoder import TextEncoder
@@ -15,8 +15,7 @@ from tfformer.service.checks import counted
 from tfformer.service.encoder_decoder_signatures import encode_texts
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.service.service import Page, Service, checked_dtype
-from tfformer.service.signature import Signature, graph, texts
-from tfformer.service.translation import WARMUP_LENGTHS
+from tfformer.service.signature import Signature, graph, text_examples, texts
 from tfformer.text.tokenizer import Tokenizer
 
 
@@ -99,9 +98,7 @@ class TextService(Service):
             forward: a function that returns the forward pass; it is called in each graph.
         """
 
-    def served(
-        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
-    ) -> dict[str, Signature]:
+    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         made = self.signatures_by(lambda: TextEncoderInference(*fused()))
         return {signature.name: signature for signature in made}
 
@@ -204,17 +201,4 @@ def embed(service, forward):
         ids, truncated = service.source_ids(text)
         return {"vector": forward().embed(ids), "truncated": truncated}
 
-    return Signature("embed", embed, examples)
-
-
-def examples(samples):
-    """Example requests with texts only."""
-    return [{"text": samples.texts}, {"text": samples.texts[:1]}]
-
-
-def warmup(samples):
-    """A request for each of a few text lengths, and one with all of them."""
-    longest = samples.source_length - 1
-    sizes = sorted({max(1, min(size, longest)) for size in WARMUP_LENGTHS})
-    buckets = [samples.of_length(size) for size in sizes]
-    return [*({"text": [text]} for text in buckets), {"text": buckets}]
+    return Signature("embed", embed, text_examples)

@@ -4,9 +4,7 @@ import tensorflow as tf
 
 from tfformer import search
 from tfformer.service.encoder_decoder_signatures import in_vocabulary
-from tfformer.service.signature import Signature, texts
-
-WARMUP_LENGTHS = (4, 16, 64, 256)  # source tokens
+from tfformer.service.signature import Signature, text_examples, texts, warmup
 
 
 def serving_default(generation):
@@ -16,18 +14,8 @@ def serving_default(generation):
         source_ids, truncated = generation.source_ids(text)
         return {**generation.translated(source_ids), "truncated": truncated}
 
-    def examples(samples):
-        return [{"text": samples.texts}, {"text": samples.texts[:1]}]
-
-    def warmup(samples):
-        """A request for each of a few text lengths, and one with all of them."""
-        longest = samples.source_length - 1
-        sizes = sorted({min(size, longest) for size in WARMUP_LENGTHS})
-        buckets = [samples.of_length(size) for size in sizes]
-        return [*({"text": [text]} for text in buckets), {"text": buckets}]
-
     function = generation.graph("serving_default", texts("text"), answer)
-    return Signature("serving_default", function, examples, warmup)
+    return Signature("serving_default", function, text_examples, warmup)
 
 
 def greedy(generation):

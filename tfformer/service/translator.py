@@ -4,12 +4,12 @@
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tfformer.annotations import Tensor
+from tfformer.annotations import Fused, Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import (
     ENSEMBLE_MEAN,
@@ -25,6 +25,8 @@ from tfformer.models import Transformer
 from tfformer.service.align import align
 from tfformer.service.arguments import (
     check_forms,
+    check_lengths,
+    check_min_length,
     check_one_language,
     check_sides,
     check_vocabulary,
@@ -238,12 +240,7 @@ class Translator(Translating, Searching):
             if config.copy:
                 raise ValueError("shortlist must be None with copy=True: any word may be copied")
             shortlist.check(tokenizer)
-        for name, value in (
-            ("max_source_length", max_source_length),
-            ("max_target_length", max_target_length),
-        ):
-            if not 2 <= whole(name, value, minimum=0) <= longest:
-                raise ValueError(f"{name} must be in [2, {longest}], got {value}")
+        check_lengths(max_source_length, max_target_length, longest)
         check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype)
         if shortlist is not None and tokenizer.target.first is not None:
             raise ValueError("shortlist must be None if a given token begins each target")
@@ -265,11 +262,7 @@ class Translator(Translating, Searching):
                 ("attention_window", attention_window),
             )
         }
-        if min_length > max_target_length:
-            raise ValueError(
-                f"min_length must be at most max_target_length = {max_target_length}, "
-                f"got {min_length}"
-            )
+        check_min_length(min_length, max_target_length)
         self.model, self.tokenizer = model, tokenizer
         self.beam_width, self.length_penalty = beam_width, float(length_penalty)
         self.length_penalty_form = length_penalty_form
@@ -354,9 +347,7 @@ class Translator(Translating, Searching):
             "length_penalty": 0.0 if greedy else self.length_penalty,
         }
 
-    def served(
-        self, fused: Callable[..., Any], shortlist: Sequence[Tensor]
-    ) -> dict[str, Signature]:
+    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         generation = self._generation(fused, shortlist)
         more = (explain,) if self.explain else ()
         made = [make(generation) for make in (*SIGNATURES, *more)]

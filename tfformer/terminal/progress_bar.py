@@ -68,11 +68,6 @@ class Bar:
         self._title = title if len(title) <= maximum else f"{title[: maximum - 1]}…"
         self._progress.update(self._task, description=self._title)
 
-    def expect(self, total):
-        """Sets the amount of work, if it was unknown before. Until then, the total was 0."""
-        self.total = total
-        self._progress.update(self._task, total=total, count=self._count())
-
     def to(self, done, figures=()):
         """Moves the bar.
 

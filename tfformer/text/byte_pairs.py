@@ -11,6 +11,7 @@ import tensorflow_text
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.byte_pair_words import CUT, KINDS
 from tfformer.text.language_codes import Beginning
+from tfformer.text.lookup import lookup_table
 from tfformer.text.vocabularies import FILLING, MASK, SPECIAL, Side
 
 # The named arguments of a `BytePairs`, which its content has only with other values.
@@ -127,12 +128,12 @@ class BytePairs(Side):
             joined.setdefault(key, (len(joined), self._ids[left + right]))
             inside[byte_of[left[-1]], byte_of[right[0]]] = True
         known = joined or {-1: (NEVER, UNK)}
-        self._ranks = _table(
+        self._ranks = lookup_table(
             tf.constant(list(known), tf.int64), [r for r, _ in known.values()], NEVER
         )
         self._joined = tf.constant([made for _, made in known.values()])
         self._inside = tf.constant(inside)
-        self._numbers = _table([bytes([n]) for n in range(256)], [*range(256)], -1)
+        self._numbers = lookup_table([bytes([n]) for n in range(256)], range(256), -1)
         self._of_byte = tf.constant([self._ids.get(name, -1) for name in byte_names()])
 
     def _make_whole(self, whole_words):
@@ -142,7 +143,7 @@ class BytePairs(Side):
         self._pattern = "|".join(re.escape(piece) for piece in whole)
         spelled = {_bytes_of(piece): n for piece, n in self._ids.items()} if whole_words else {}
         spelled |= {piece.encode(): self._ids[piece] for piece in whole}
-        self._whole = _table(list(spelled) or [CUT], list(spelled.values()) or [-1], -1)
+        self._whole = lookup_table(list(spelled) or [CUT], spelled.values() or [-1], -1)
 
     @classmethod
     def _of_arguments(cls, arguments):
@@ -156,10 +157,6 @@ class BytePairs(Side):
             return cls._of_arguments(json.loads(content))
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{name} must be tables of byte pairs: {error}") from error
-
-    @staticmethod
-    def clean(text):
-        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
     @functools.cached_property
     def pieces(self):
@@ -292,11 +289,6 @@ class BytePairs(Side):
 
     def _text_of(self, ids):
         return b"".join(self._shown(self.pieces[n]) for n in ids).decode(errors="replace")
-
-
-def _table(keys, values, default):
-    values = tf.constant(values, tf.int32)
-    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
 
 
 def _bytes_of(piece):

@@ -1,7 +1,6 @@
 """SentencePiece models of other programs, whose special ids are not 0 to 3."""
 
 import sentencepiece
-import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.renumbering import name_special, parsed
@@ -30,10 +29,6 @@ class ForeignModel(SentencePieceModel):
 
     def __init__(self, content, special_ids, size=None):
         super().__init__(renumbered(content, special_ids, size))
-
-    @staticmethod
-    def clean(text):
-        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
 def renumbered(content, special_ids, size=None):

@@ -4,6 +4,7 @@ beside the text."""
 import tensorflow as tf
 
 from tfformer.config import UNK
+from tfformer.text.lookup import lookup_table
 
 # The shortest match, whatever it contains; a code that is not in the table becomes unk.
 PATTERN = ">>.*?<<"
@@ -19,12 +20,7 @@ class Codes(tf.Module):
     def __init__(self, ids):
         super().__init__(name="codes")
         self._ids = dict(ids)
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(ids)), tf.constant(list(ids.values()), tf.int32)
-            ),
-            default_value=UNK,
-        )
+        self._table = lookup_table(list(ids), ids.values(), UNK)
 
     def split(self, text):
         """string [B] -> the ids of the codes, RaggedTensor int32 [B, (0 or 1)], and the rest of the
@@ -61,12 +57,7 @@ class Languages(tf.Module):
         super().__init__(name="languages")
         self.ids = {language_of(piece): n for piece, n in ids.items()}
         self.default, self.pieces = language_of(default), list(ids)
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(self.ids)), tf.constant(list(self.ids.values()), tf.int32)
-            ),
-            default_value=UNK,
-        )
+        self._table = lookup_table(list(self.ids), self.ids.values(), UNK)
 
     def lookup(self, languages):
         """string [B] -> the ids of their codes, int32 [B]; UNK if there is no such language."""

@@ -202,11 +202,6 @@ def _frequent_words(texts, known):
 def _cleaned(parts, batch=1024):
     """Every text of every part, cleaned as `Tokenizer` will clean it."""
     for texts in parts:
-        pending = []
-        for text in texts:
-            pending.append(text)
-            if len(pending) == batch:
-                yield from clean(tf.constant(pending)).numpy()
-                pending = []
-        if pending:
+        rest = iter(texts)
+        while pending := list(itertools.islice(rest, batch)):
             yield from clean(tf.constant(pending)).numpy()

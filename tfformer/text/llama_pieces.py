@@ -57,10 +57,6 @@ class LlamaPieces(SymbolModel):
         return json.dumps(settings).encode() + b"\n" + model
 
     @staticmethod
-    def clean(text):
-        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-
-    @staticmethod
     def symbols_of(pieces):
         return [
             p.piece

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
+from tfformer.text.vocabularies import valid_utf8
 
 # A piece of SentencePiece has at most 16 characters.
 CHARACTERS_PER_PIECE = 16
@@ -25,11 +26,6 @@ class QuestionIds(NamedTuple):
     starts: tf.RaggedTensor
     ends: tf.RaggedTensor
     truncated: tf.Tensor
-
-
-def valid_utf8(text):
-    """Any bytes, string [B] -> valid UTF-8; invalid bytes become U+FFFD."""
-    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
 def whole_characters(side, text):

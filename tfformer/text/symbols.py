@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfformer.config import EOS
 from tfformer.text.byte_pair_words import CUT
+from tfformer.text.lookup import lookup_table
 from tfformer.text.vocabularies import SentencePieceModel
 
 
@@ -32,10 +33,7 @@ class SymbolModel(SentencePieceModel):
         if symbols:
             longest_first = sorted(symbols, key=len, reverse=True)
             self._pattern = f"({'|'.join(map(re.escape, longest_first))})"
-            keys, ids = tf.constant(symbols), tf.constant([*self._symbols.values()], tf.int32)
-            self._table = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=-1
-            )
+            self._table = lookup_table(symbols, self._symbols.values(), -1)
 
     @staticmethod
     def symbols_of(pieces):

@@ -18,6 +18,7 @@ import tensorflow_text
 from tfformer.annotations import Tensor
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.language_codes import Beginning, Codes, Languages, language_of
+from tfformer.text.lookup import lookup_table
 from tfformer.text.sampling import SubwordSampler
 
 SPACE = "▁"  # U+2581, by which SentencePiece writes a space
@@ -27,14 +28,18 @@ FILLING = "\ue000"  # of the Private Use Area: the first character of a piece th
 CODE = ">>.*<<"  # the code of a language, at the start of a text
 
 
+def valid_utf8(text):
+    """Any bytes, string [B] -> valid UTF-8; invalid bytes become U+FFFD."""
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+
 def clean(text):
     """Any bytes -> valid UTF-8 without control characters; string [B] -> string [B].
 
     An invalid byte becomes U+FFFD, and a run of control characters (NUL, tab, newline, ...) becomes
     a space. SentencePiece then normalises (NFKC) and merges spaces itself.
     """
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    return tf.strings.regex_replace(text, r"\p{Cc}+", " ")
+    return tf.strings.regex_replace(valid_utf8(text), r"\p{Cc}+", " ")
 
 
 class Side(tf.Module, abc.ABC):
@@ -81,10 +86,9 @@ class Side(tf.Module, abc.ABC):
             ValueError: they are not such a file.
         """
 
-    @staticmethod
-    def clean(text: Tensor) -> Tensor:
+    def clean(self, text: Tensor) -> Tensor:
         """Clean any bytes before tokenisation: string [B] -> string [B]."""
-        return clean(text)
+        return clean(text) if self.replaces_control else valid_utf8(text)
 
     @property
     @abc.abstractmethod
@@ -347,10 +351,7 @@ class PieceTable(Side):
         pieces = list(pieces)
         _require_pieces(pieces, name, self.separator)
         super().__init__("".join(f"{piece}\n" for piece in pieces).encode(), "pieces")
-        ids = tf.range(EOS + 1, EOS + 1 + len(pieces))
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(tf.constant(pieces), ids), default_value=UNK
-        )
+        self._table = lookup_table(pieces, range(EOS + 1, EOS + 1 + len(pieces)), UNK)
         self._names = tf.constant([*SPECIAL, *pieces])
 
     @classmethod

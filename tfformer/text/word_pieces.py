@@ -86,10 +86,6 @@ class WordPieces(Side):
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{name} must be a vocabulary of WordPiece: {error}") from error
 
-    @staticmethod
-    def clean(text):
-        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-
     @property
     def pieces(self):
         return self._pieces

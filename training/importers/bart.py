@@ -16,17 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.config import TransformerConfig
-
 from .bart_text import FILES, read_bart, read_pegasus
 from .generation import FIRST, read_generation
 from .imported import Imported
 from .marian_weights import alternating, require_sinusoids
 from .options import (
-    ACTIVATIONS,
-    EPSILON,
     SIZES,
     activation_of,
+    configuration,
     read_json_object,
     require_files,
     require_flags,
@@ -68,11 +65,12 @@ def read(folder):
     tied, found = read_stacks(*known, **names)
     if family == BART:
         found |= positions(weights, options)
+        own = {"embedding_norm": True, "positions": "learned", "max_positions": longest}
     else:
         require_sinusoids(weights, options)
+        own = {"norm": "pre"}
     weights.require_all_taken()
-    norm = "post" if family == BART else "pre"
-    config = configuration(options, tokenizer, tied, norm)
+    config = configuration(options, tokenizer, tied, **own)
     system = {BART: "BART", PEGASUS: "Pegasus"}[family]
     origin = {"system": f"{system} of Hugging Face", "file": weights.path.name}
     return Imported(config, found, tokenizer, generation.search, origin)
@@ -113,22 +111,3 @@ def positions(weights, options):
         name = f"model.{stack}.embed_positions.weight"
         found[f"{side}_positions/embeddings"] = weights.take(name, length + OFFSET, width)[OFFSET:]
     return found
-
-
-def configuration(options, tokenizer, tied, norm):
-    """Converts the options to a `TransformerConfig`."""
-    own = {}
-    if options["model_type"] != PEGASUS:
-        longest = options["max_position_embeddings"]
-        own = {"embedding_norm": True, "positions": "learned", "max_positions": longest}
-    return TransformerConfig(
-        tokenizer.source_vocabulary_size,
-        d_model=options["d_model"], num_heads=options["encoder_attention_heads"],
-        d_ff=max(options["encoder_ffn_dim"], options["decoder_ffn_dim"]),
-        num_encoder_layers=options["encoder_layers"], num_decoder_layers=options["decoder_layers"],
-        dropout=options.get("dropout", 0.1),
-        attention_dropout=options.get("attention_dropout", 0.0),
-        activation_dropout=options.get("activation_dropout", 0.0),
-        activation=ACTIVATIONS[options["activation_function"]], epsilon=EPSILON,
-        tie_embeddings=tied, output_bias=True, norm=norm, **own,
-    )  # fmt: skip

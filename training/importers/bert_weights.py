@@ -9,7 +9,7 @@ import math
 
 from tfformer.models import CLASSIFIER, MASKED_LANGUAGE_MODEL, SPAN
 
-from .id_mapping import NEVER
+from .id_mapping import NEVER, Numbering
 
 # The name of the encoder before those of its weights; a bare encoder has none.
 PREFIXES = {"bert": "bert.", "roberta": "roberta.", "xlm-roberta": "roberta.",
@@ -71,6 +71,7 @@ def read_weights(weights, options, old):
 class _Reading:
     def __init__(self, weights, options, old):
         self.weights, self.options, self.old = weights, options, old
+        self._rows = Numbering(old, unknown=[]).rows
         self.width, self.found = options.size("d_model"), {}
         prefix = PREFIXES[options.model_type]
         has_prefix = f"{prefix}embeddings.word_embeddings.weight" in weights
@@ -157,12 +158,6 @@ class _Reading:
         kernel = self._rows(self.weights.take(output, size, self.width)).T
         self.found["output_projection/kernel"] = kernel
         return False
-
-    def _rows(self, array):
-        """The rows of an array in the order of our ids; zeros for a piece that it lacks."""
-        found = array[[0 if one is None else one for one in self.old]]
-        found[[one is None for one in self.old]] = 0
-        return found
 
     def _dense(self, theirs, ours, inputs, outputs):
         self.found[f"{ours}/kernel"] = self.weights.take(f"{theirs}.weight", outputs, inputs).T

@@ -18,16 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.config import TransformerConfig
-
 from .generation import read_generation
 from .imported import Imported
 from .m2m100_text import read_text
 from .options import (
-    ACTIVATIONS,
-    EPSILON,
     SIZES,
     activation_of,
+    configuration,
     read_json_object,
     require_files,
     require_fixed,
@@ -78,7 +75,8 @@ def read(folder, source_language=None, target_language=None):
     tied, found = read_stacks(weights, options, both, generation.impossible, order, "layer_norm")
     found |= positions(weights, options)
     weights.require_all_taken()
-    config = configuration(options, tokenizer, tied)
+    own = {"positions": "learned", "max_positions": longest}
+    config = configuration(options, tokenizer, tied, norm="pre", **own)
     origin = {"system": "M2M100 of Hugging Face", "file": weights.path.name}
     return Imported(config, found, tokenizer, generation.search, origin, notes)
 
@@ -89,6 +87,7 @@ def read_options(path):
     require_fixed(found, path, FIXED)
     require_whole(found, path, SIZES)
     require_flags(found, path, {"scale_embedding": True})
+    found.setdefault("attention_dropout", 0.1)
     for name, other in (
         ("decoder_start_token_id", "eos_token_id"),
         ("decoder_attention_heads", "encoder_attention_heads"),
@@ -96,7 +95,8 @@ def read_options(path):
         if found[name] != found[other]:
             raise ValueError(f"{path}: {name} must be {other} = {found[other]}, got {found[name]}")
     if found["pad_token_id"] == found["eos_token_id"]:
-        raise ValueError(f"{path}: pad_token_id must not be eos_token_id, got {found[name]}")
+        pad = found["pad_token_id"]
+        raise ValueError(f"{path}: pad_token_id must not be eos_token_id, got {pad}")
     if found["d_model"] % 2 or found["d_model"] < 4:
         raise ValueError(f"{path}: d_model must be even and over 2, got {found['d_model']}")
     activation_of(found.setdefault("activation_function", "relu"), path)
@@ -125,19 +125,3 @@ def sinusoids(length, width):
     frequencies = np.exp(np.arange(half, dtype="float32") * -np.float32(math.log(1e4) / (half - 1)))
     angles = np.arange(OFFSET, OFFSET + length, dtype="float32")[:, None] * frequencies
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype("float32")
-
-
-def configuration(options, tokenizer, tied):
-    """Converts the options to a `TransformerConfig`."""
-    return TransformerConfig(
-        tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size,
-        d_model=options["d_model"], num_heads=options["encoder_attention_heads"],
-        d_ff=max(options["encoder_ffn_dim"], options["decoder_ffn_dim"]),
-        num_encoder_layers=options["encoder_layers"], num_decoder_layers=options["decoder_layers"],
-        dropout=options.get("dropout", 0.1),
-        attention_dropout=options.get("attention_dropout", 0.1),
-        activation_dropout=options.get("activation_dropout", 0.0),
-        activation=ACTIVATIONS[options["activation_function"]], norm="pre", positions="learned",
-        max_positions=options["max_position_embeddings"], epsilon=EPSILON, tie_embeddings=tied,
-        output_bias=True,
-    )  # fmt: skip

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from .generation import read_generation
 from .imported import Imported
-from .marian_options import configuration, read_options
+from .marian_options import read_options
 from .marian_text import read_text
 from .marian_weights import read_weights
-from .options import require_files
+from .options import configuration, require_files
 from .stack_weights import require_sizes
 from .weights import Weights
 

@@ -1,10 +1,6 @@
-"""Reads the options of a Marian model of Hugging Face and converts them to a configuration."""
-
-from tfformer.config import TransformerConfig
+"""Reads and checks the options of a Marian model of Hugging Face."""
 
 from .options import (
-    ACTIVATIONS,
-    EPSILON,
     SIZES,
     activation_of,
     read_json_object,
@@ -61,18 +57,3 @@ def _require_possible(found, path):
     if found["d_model"] % 2:
         raise ValueError(f"{path}: d_model must be even, got {found['d_model']}")
     activation_of(found.setdefault("activation_function", "gelu"), path)
-
-
-def configuration(options, tokenizer, tied):
-    """Converts the options to a `TransformerConfig`."""
-    return TransformerConfig(
-        tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size,
-        d_model=options["d_model"], num_heads=options["encoder_attention_heads"],
-        d_ff=max(options["encoder_ffn_dim"], options["decoder_ffn_dim"]),
-        num_encoder_layers=options["encoder_layers"], num_decoder_layers=options["decoder_layers"],
-        dropout=options.get("dropout", 0.1),
-        attention_dropout=options.get("attention_dropout", 0.0),
-        activation_dropout=options.get("activation_dropout", 0.0),
-        activation=ACTIVATIONS[options["activation_function"]],
-        epsilon=EPSILON, tie_embeddings=tied, output_bias=True,
-    )  # fmt: skip

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from .bart import configuration, positions, read_options
+from .bart import positions, read_options
 from .generation import read_generation
 from .imported import Imported
 from .m2m100_text import MBART, read_text
-from .options import require_files
+from .options import configuration, require_files
 from .stack_weights import read_stacks, require_sizes
 from .weights import Weights
 
@@ -52,6 +52,7 @@ def read(folder, source_language=None, target_language=None):
     tied, found = read_stacks(weights, options, both, generation.impossible, order, **names)
     found |= positions(weights, options)
     weights.require_all_taken()
-    config = configuration(options, tokenizer, tied, norm="pre")
+    own = {"embedding_norm": True, "positions": "learned", "max_positions": longest}
+    config = configuration(options, tokenizer, tied, norm="pre", **own)
     origin = {"system": "mBART-50 of Hugging Face", "file": weights.path.name}
     return Imported(config, found, tokenizer, generation.search, origin, notes)

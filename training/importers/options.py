@@ -1,8 +1,12 @@
-"""Reads and checks the option files of Hugging Face folders, such as `config.json`."""
+"""Reads and checks the option files of Hugging Face folders, such as `config.json`.
+
+For encoder-decoders of BART's design, it also converts the options to a configuration.
+"""
 
 import json
 from pathlib import Path
 
+from tfformer.config import TransformerConfig
 from tfformer.files import LONGEST_TEXT, read_bytes
 
 # The whole numbers that every encoder-decoder of BART's design names in its `config.json`.
@@ -79,6 +83,24 @@ def activation_of(name, path, option="activation_function"):
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(f"{path}: {option} must be one of {list(ACTIVATIONS)}, got {name!r}")
     return ACTIVATIONS[name]
+
+
+def configuration(options, tokenizer, tied, **own):
+    """Converts the options of an encoder-decoder of BART's design to a `TransformerConfig`.
+
+    `own` are the fields in which one such model differs.
+    """
+    return TransformerConfig(
+        tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size,
+        d_model=options["d_model"], num_heads=options["encoder_attention_heads"],
+        d_ff=max(options["encoder_ffn_dim"], options["decoder_ffn_dim"]),
+        num_encoder_layers=options["encoder_layers"], num_decoder_layers=options["decoder_layers"],
+        dropout=options.get("dropout", 0.1),
+        attention_dropout=options.get("attention_dropout", 0.0),
+        activation_dropout=options.get("activation_dropout", 0.0),
+        activation=ACTIVATIONS[options["activation_function"]],
+        epsilon=EPSILON, tie_embeddings=tied, output_bias=True, **own,
+    )  # fmt: skip
 
 
 def require_files(folder, names):

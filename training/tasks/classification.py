@@ -29,13 +29,8 @@ class Classification(LabelledTask):
 
     family, reading, multi_label = CLASSIFIER, ClassifiedTexts, False
     class_weights = ("none", BALANCED)
-    figure, figure_name = "val_macro_f1", "macro F1"
     pipeline_tag = "text-classification"
     description = "A classifier of texts, the encoder of a Transformer (Vaswani et al. 2017)"
-    columns = {
-        "val_accuracy": ("validation accuracy", "{:.3f}"),
-        "val_macro_f1": ("macro F1", "{:.3f}"),
-    }
 
     def labels_of(self, line, model):
         return [found] if (found := label(line)) else []

@@ -66,6 +66,11 @@ class LabelledTask(Task):
     for the unit that has a label."""
 
     reading, corpus, labelled = Reading, LabelledCorpus, "text"
+    figure, figure_name = "val_macro_f1", "macro F1"
+    columns = {
+        "val_accuracy": ("validation accuracy", "{:.3f}"),
+        "val_macro_f1": ("macro F1", "{:.3f}"),
+    }
     parts, unit = ("encoder", "embeddings"), "text"
     test_set = "--source TEXTS.txt --labels LABELS.txt"
     # Settings that need a source and a target text, generate text, or sample segmentations.

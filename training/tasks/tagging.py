@@ -41,13 +41,8 @@ class Tagging(LabelledTask):
     """The task of a `Tagger` and of its `TextTagger`."""
 
     family, reading, labelled = TAGGER, TaggedTexts, "word"
-    figure, figure_name = "val_macro_f1", "macro F1"
     pipeline_tag = "token-classification"
     description = "A tagger of words, the encoder of a Transformer (Vaswani et al. 2017)"
-    columns = {
-        "val_accuracy": ("validation accuracy", "{:.3f}"),
-        "val_macro_f1": ("macro F1", "{:.3f}"),
-    }
 
     def units(self, text):
         return text.split()

@@ -52,6 +52,12 @@ def test_unsupported_option_is_refused(name, folder, refused):
     assert name in refused("m2m", at)
 
 
+def test_error_names_the_id_that_is_pad_and_eos(folder, refused):
+    at = folder("m2m")
+    marian.changed(at / "config.json", eos_token_id=1, decoder_start_token_id=1)
+    assert refused("m2m", at).endswith("pad_token_id must not be eos_token_id, got 1")
+
+
 @pytest.mark.parametrize(
     "name, value", [("do_sample", True), ("forced_bos_token_id", 7), ("forced_bos_token_id", [7])]
 )
