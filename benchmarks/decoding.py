@@ -10,8 +10,8 @@ take turns, and medians over the rounds are compared. Systems that are not insta
 are left out. For installation, and how to read the table, see benchmarks/README.md.
 
 `shallow` systems have twice the layers in the encoder and one in the decoder. `tfformer-smallest`
-is also in int8 and has a shortlist. For their cost in BLEU see docs/guide/export.md. `reading` does
-not search: it only reads the matrices as often as a search does, which is the floor in float32.
+is also in int8 and has a shortlist. For their cost in BLEU see docs/guide/export.md. For
+`reading` see `benchmarks/peers/with_reading.py`.
 
 The table goes to standard output, all measured times to the JSON file.
 

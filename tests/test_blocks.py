@@ -114,7 +114,7 @@ def each(chosen):
 
 
 @each([command for command in EACH if not command.module])
-def test_command_that_is_no_module_passes_its_check(command):
+def test_documented_command_of_another_program_is_checked(command):
     check_other(command)
 
 

@@ -10,5 +10,5 @@ Tensor: TypeAlias = Any
 # The shape of a tensor: a tuple, or a backend's own. None is a size that is not known yet.
 Shape: TypeAlias = Sequence[int | None]
 # A function that returns the result of `fuse`: the inference layers of a model, and its weights.
-Fused: TypeAlias = Callable[..., Any]
+Fuse: TypeAlias = Callable[..., Any]
 StrPath: TypeAlias = str | os.PathLike[str]

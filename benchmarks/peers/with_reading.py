@@ -1,8 +1,8 @@
 """The floor: a loop in NumPy that only reads the matrices, as often as the search has to.
 
 The encoder's matrices are read once a batch, the decoder's and the output layer's once a step. Each
-is multiplied by one vector, which takes as long as reading the matrix. So a search in float32 that
-reads all its matrices in each step cannot be faster.
+is multiplied by one vector, which takes as long as reading the matrix. So a float32 search that
+reads all its matrices in each step can hardly be faster. The cached keys and values are not read.
 """
 
 import os

@@ -59,14 +59,14 @@ def test_every_option_of_a_study_is_accepted_by_training(name, tmp_path):
             assert begins is None or begins in [one.run for one in first]
 
 
-def test_a_picture_compares_no_losses_of_different_kinds(tmp_path):
+def test_studies_with_different_losses_do_not_plot_the_loss(tmp_path):
     pictures = {}
     for name in STUDIES:
         found = study.Study(FOLDER / name, tmp_path, tmp_path)
         words = {word for row in found.rows.values() for word in row}
         if words & {"--reward", "--objective", "--smoothing", "--scheduled-sampling"}:
             pictures[name] = found.picture[0]
-    assert len(pictures) == 3 and "loss" not in pictures.values()
+    assert pictures and "loss" not in pictures.values()
 
 
 class Finished(SimpleNamespace):

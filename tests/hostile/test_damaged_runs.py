@@ -161,7 +161,7 @@ def hold(whole, tmp_path, chosen):
 
 
 @pytest.mark.slow
-def test_some_damages_are_reported_or_harmless(whole, tmp_path):
+def test_sampled_damage_is_reported_or_harmless(whole, tmp_path):
     """Tries two commands for each damage; `make test-hostile` tries all."""
     chosen = {case[1:]: case for case in cases(whole)}
     pairs = itertools.product(enumerate(DAMAGES), enumerate(COMMANDS))
@@ -173,5 +173,5 @@ def test_some_damages_are_reported_or_harmless(whole, tmp_path):
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("part", range(8))
-def test_all_damages_are_reported_or_harmless(whole, tmp_path, part):
+def test_every_damage_is_reported_or_harmless(whole, tmp_path, part):
     assert not hold(whole, tmp_path, cases(whole)[part::8])

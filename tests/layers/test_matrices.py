@@ -76,7 +76,7 @@ def test_error_names_an_unsupported_quantization():
 
 
 @pytest.mark.parametrize("form", slow_or_nightly(FORMS, ["int8 lora"]))
-def test_search_log_probs_equal_the_changed_model(form, rng):
+def test_search_log_probs_are_those_of_the_changed_model(form, rng):
     """The search's log-probability is the model's own; in int8 the inputs of layers are rounded
     too."""
     model = changed_model(form, rng)

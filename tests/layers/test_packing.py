@@ -59,7 +59,7 @@ def test_packed_logits_and_gradients_equal_the_padded_batch(randomise, batch, va
         np.testing.assert_allclose(dense(a), dense(b), atol=1e-5, rtol=1e-3, err_msg=variable.path)
 
 
-def test_padding_places_after_the_tokens_change_nothing(randomise, batch):
+def test_padding_positions_after_the_tokens_change_nothing(randomise, batch):
     """So a compiler can get the same number of positions for each batch."""
     model = randomise(make())
     inputs, labels = batch

@@ -42,7 +42,7 @@ def assert_answers(found, which):
         assert score == pytest.approx(row[which][1], abs=TOLERANCE, rel=0), row
 
 
-def test_stored_texts_cover_odd_cases(texts):
+def test_stored_texts_include_empty_invalid_and_truncated_ones(texts):
     assert len(texts) >= 12 and b"" in texts
     assert any("🎉".encode() in text for text in texts)
     with pytest.raises(UnicodeDecodeError):

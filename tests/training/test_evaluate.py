@@ -105,7 +105,7 @@ def test_latest_score_is_kept_per_test_set_and_search(run, test_set, tmp_path):
     assert read_scores(copy) == []
 
 
-def test_evaluating_a_read_only_run_does_not_change_it(run, test_set, tmp_path, monkeypatch):
+def test_evaluating_a_read_only_run_adds_no_files(run, test_set, tmp_path, monkeypatch):
     copy = shutil.copytree(run, tmp_path / "run")
     before = {path.name for path in copy.iterdir()}
     monkeypatch.setattr(os, "access", lambda path, mode: path != copy)

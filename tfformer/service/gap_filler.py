@@ -9,7 +9,7 @@ from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.inference.masks import MASKED
 from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.service.encoder_decoder_signatures import encode_texts
-from tfformer.service.signature import Signature, graph, texts, warmup
+from tfformer.service.signature import Signature, graph, text_warmup, texts
 from tfformer.service.text_service import EmbeddingService, embed
 from tfformer.text.gaps import gaps_of
 from tfformer.text.tokenizer import Tokenizer
@@ -107,4 +107,4 @@ def fill(service, forward, name):
         inside = [text.replace(" ", f" {service.mask} ", 1) for text in samples.texts]
         return [{"text": with_gaps}, {"text": inside}, {"text": samples.texts[:1]}]
 
-    return Signature(name, fill, examples, warmup if name == "serving_default" else None)
+    return Signature(name, fill, examples, text_warmup if name == "serving_default" else None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfformer.annotations import Fused, Tensor
+from tfformer.annotations import Fuse, Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, SAMPLING
 from tfformer.service.arguments import check_min_length
@@ -112,7 +112,7 @@ class Generating(Searching):
         """The output of `serving_default` for any number of texts; with `greedy`, greedy search."""
         return self.generate(texts, batch_size, **({"top_k": 1} if greedy else {}))
 
-    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
+    def served(self, fused: Fuse, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         made = [make(self._writing(fused)) for make in SIGNATURES]
         return {signature.name: signature for signature in made}
 

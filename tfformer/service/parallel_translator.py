@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfformer.annotations import Fused, Tensor
+from tfformer.annotations import Fuse, Tensor
 from tfformer.config import CTC, EOS, MASK_PREDICT, whole
 from tfformer.config.search_options import PARALLEL
 from tfformer.inference.fuse import fuse
@@ -190,7 +190,7 @@ class ParallelTranslator(Translating):
             words += [f"{name} {number}" for name, number in self.options.items()]
         return {"search": ", ".join(words)}
 
-    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
+    def served(self, fused: Fuse, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         limits = Limits(self.max_source_length, self.max_target_length, self.max_batch_size)
         known = self.model.config, fused, self.tokenizer, self.options, limits, self.rerank
         made = [make(ParallelGeneration(*known)) for make in SIGNATURES]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfformer.annotations import Fused, StrPath, Tensor
+from tfformer.annotations import Fuse, StrPath, Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, first_names
 from tfformer.inference.fuse import fuse
@@ -71,7 +71,7 @@ class Service(abc.ABC):
     output = ""
 
     @abc.abstractmethod
-    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
+    def served(self, fused: Fuse, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         """{name: `Signature`}, the signatures of the service.
 
         Args:

@@ -69,7 +69,7 @@ def text_examples(samples):
     return [{"text": samples.texts}, {"text": samples.texts[:1]}]
 
 
-def warmup(samples):
+def text_warmup(samples):
     """A request for each of a few text lengths, and one with all of them."""
     longest = max(1, samples.source_length - 1)
     sizes = sorted({min(size, longest) for size in WARMUP_LENGTHS})

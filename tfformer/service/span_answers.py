@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfformer.config import whole
 from tfformer.models.span_reader import IMPOSSIBLE, SpanReader
 from tfformer.service.checks import require_equal_batches
-from tfformer.service.signature import Signature, graph, texts, warmup
+from tfformer.service.signature import Signature, graph, text_warmup, texts
 from tfformer.service.text_service import TextService
 from tfformer.text.question import encode_question, split_at_tab, whole_characters
 from tfformer.text.tokenizer import Tokenizer
@@ -151,7 +151,9 @@ def serving_default(service, forward):
         return [{"text": [*asked, "no tab"]}, {"text": asked[:1]}]
 
     def warm(samples):
-        return [{"text": [f"{text}\t{text}" for text in one["text"]]} for one in warmup(samples)]
+        return [
+            {"text": [f"{text}\t{text}" for text in one["text"]]} for one in text_warmup(samples)
+        ]
 
     return Signature("serving_default", serving_default, examples, warm)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfformer.config.search_options import first_names
 from tfformer.models.classifier import Classifier
-from tfformer.service.signature import Signature, graph, text_examples, texts, warmup
+from tfformer.service.signature import Signature, graph, text_examples, text_warmup, texts
 from tfformer.service.text_service import EmbeddingService, TextService, embed
 from tfformer.text.tokenizer import Tokenizer
 from tfformer.text.vocabularies import LabelTable
@@ -108,4 +108,6 @@ def classify(service, forward, name):
             "truncated": truncated,
         }
 
-    return Signature(name, classify, text_examples, warmup if name == "serving_default" else None)
+    return Signature(
+        name, classify, text_examples, text_warmup if name == "serving_default" else None
+    )

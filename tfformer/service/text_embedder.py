@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfformer.models.embedder import Embedder
-from tfformer.service.signature import Signature, graph, text_examples, texts, warmup
+from tfformer.service.signature import Signature, graph, text_examples, text_warmup, texts
 from tfformer.service.text_service import EmbeddingService
 
 
@@ -69,4 +69,4 @@ def vectors(service, forward, name):
         ids, truncated = service.source_ids(text)
         return {"vector": forward()(ids), "truncated": truncated}
 
-    return Signature(name, embed, text_examples, warmup if name == "serving_default" else None)
+    return Signature(name, embed, text_examples, text_warmup if name == "serving_default" else None)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfformer.annotations import Fused, Tensor
+from tfformer.annotations import Fuse, Tensor
 from tfformer.config import whole
 from tfformer.inference.text_encoder import TextEncoderInference
 from tfformer.models.text_encoder import TextEncoder
@@ -98,7 +98,7 @@ class TextService(Service):
             forward: a function that returns the forward pass; it is called in each graph.
         """
 
-    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
+    def served(self, fused: Fuse, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         made = self.signatures_by(lambda: TextEncoderInference(*fused()))
         return {signature.name: signature for signature in made}
 

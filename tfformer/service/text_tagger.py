@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfformer.config import EOS, PAD
 from tfformer.models.tagger import Tagger
-from tfformer.service.signature import Signature, graph, text_examples, texts, warmup
+from tfformer.service.signature import Signature, graph, text_examples, text_warmup, texts
 from tfformer.service.text_classifier import check_labels
 from tfformer.service.text_service import TextService
 from tfformer.text.words import encode_words, words_of
@@ -88,4 +88,4 @@ def tag(service, forward, name):
             "truncated": read.row_lengths() < words.row_lengths(),
         }
 
-    return Signature(name, tag, text_examples, warmup if name == "serving_default" else None)
+    return Signature(name, tag, text_examples, text_warmup if name == "serving_default" else None)

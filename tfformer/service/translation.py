@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer import search
 from tfformer.service.encoder_decoder_signatures import in_vocabulary
-from tfformer.service.signature import Signature, text_examples, texts, warmup
+from tfformer.service.signature import Signature, text_examples, text_warmup, texts
 
 
 def serving_default(generation):
@@ -15,7 +15,7 @@ def serving_default(generation):
         return {**generation.translated(source_ids), "truncated": truncated}
 
     function = generation.graph("serving_default", texts("text"), answer)
-    return Signature("serving_default", function, text_examples, warmup)
+    return Signature("serving_default", function, text_examples, text_warmup)
 
 
 def greedy(generation):

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfformer.annotations import Fused, Tensor
+from tfformer.annotations import Fuse, Tensor
 from tfformer.config import whole
 from tfformer.config.search_options import (
     ENSEMBLE_MEAN,
@@ -347,7 +347,7 @@ class Translator(Translating, Searching):
             "length_penalty": 0.0 if greedy else self.length_penalty,
         }
 
-    def served(self, fused: Fused, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
+    def served(self, fused: Fuse, shortlist: Sequence[Tensor]) -> dict[str, Signature]:
         generation = self._generation(fused, shortlist)
         more = (explain,) if self.explain else ()
         made = [make(generation) for make in (*SIGNATURES, *more)]

@@ -1,4 +1,4 @@
-"""A table in the graph from strings or numbers to ids."""
+"""A table in the graph from strings or numbers to int32."""
 
 import tensorflow as tf
 

@@ -202,7 +202,7 @@ def test_long_error_messages_are_truncated(asked):
         (b"X: " + b"y" * 70_000, GOOD, [431]),
     ],
 )
-def test_second_request_is_read_only_after_a_complete_body(
+def test_second_request_is_served_only_if_the_first_body_is_complete(
     asked, monkeypatch, head, body, expected
 ):
     """After an answer of 200, a second request on the connection is served; otherwise it is not

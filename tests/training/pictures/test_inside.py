@@ -93,7 +93,7 @@ def test_best_path_of_the_search_tree_is_the_translation(translator, options):
             assert tree.parents[step][tree.best[step]] == tree.best[step - 1]
 
 
-def test_places_are_none_for_rotary_positions():
+def test_position_vectors_exist_only_for_added_positions():
     assert inside.places(make()).shape == (64, 14)
     assert inside.places(make("learned")).shape == (13, 14)
     assert inside.places(make("rotary, rms, one head of keys")) is None

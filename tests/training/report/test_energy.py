@@ -37,7 +37,7 @@ def test_packages_and_memories_are_counted_once(powercap, tmp_path):
     assert not found.missing
 
 
-def test_counter_overflow_is_handled(powercap, tmp_path):
+def test_energy_counter_that_wraps_is_still_summed(powercap, tmp_path):
     found = Energy(powercap=tmp_path)
     for microjoules in (90_000_000, 4_000_000, 3_000_000):
         powercap[0].write_text(str(microjoules))

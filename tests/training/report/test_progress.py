@@ -25,7 +25,7 @@ def epoch(tokens, first=0, before=None, output=None):
     return bar.row()
 
 
-def test_epoch_loss_is_the_log_of_the_perplexity():
+def test_epoch_row_has_loss_learning_rate_and_tokens():
     row = epoch([11, 13])
     assert row["loss"] == pytest.approx(2) and row["accuracy"] == 0.3
     assert row["learning_rate"] == 0.5 and row["tokens"] == 24

@@ -190,7 +190,7 @@ def test_labels_that_only_validation_has_are_counted(corpus, tmp_path):
 
 
 @pytest.mark.slow
-def test_unsupported_command_options_are_refused(folder, tmp_path, capsys):
+def test_commands_for_other_families_are_refused(folder, tmp_path, capsys):
     run, text = str(folder / "run"), str(folder / "val.txt")
     for main, arguments, said in (
         (evaluate.main, [run, "--source", text, "--target", text], "'encoder-decoder' or"),

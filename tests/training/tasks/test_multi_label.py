@@ -57,7 +57,7 @@ def test_published_f1_equals_counts_by_hand(folder):
 
 
 @pytest.mark.slow
-def test_evaluation_draws_a_confusion_matrix(folder, tmp_path, capsys):
+def test_evaluation_writes_its_scores_and_a_picture(folder, tmp_path, capsys):
     picture, out = tmp_path / "confused.png", tmp_path / "found.json"
     test = ["--source", str(folder / "val.txt"), "--labels", str(folder / "val.labels")]
     command = [str(folder / "run"), *test, "--output", str(out), "--picture", str(picture)]
@@ -128,7 +128,7 @@ def test_balanced_class_weights_are_inverse_to_label_counts():
 
 
 @pytest.mark.slow
-def test_training_accepts_balanced_class_weights(folder, tmp_path, capsys):
+def test_class_weights_are_trained_with_or_refused(folder, tmp_path, capsys):
     labelled.write(tmp_path, "train", labelled.classified(67, 5))
     labelled.write(tmp_path, "val", labelled.classified(11, 7))
     command = labelled.command(tmp_path, "classifier", tmp_path / "run", "--epochs", "1")
