@@ -39,7 +39,6 @@ def run(tmp_path):
 
 @pytest.mark.slow
 def test_forced_predictions_equal_the_model_prefix_by_prefix(run):
-    """Compared with the model, one prefix after the other."""
     translator = tfformer.load_translator(run / "run")
     labels = translator.tokenizer.encode_target(["a house", "red"]).to_tensor()
     found = exposure.forced(translator, ["ein Haus", "rotes"], labels).numpy()
