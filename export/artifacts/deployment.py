@@ -203,31 +203,15 @@ def page_values(name, report, batching, xla):
     """{name: text} for the placeholders @name@ in `templates/README.md`."""
     known, signatures = report["deployment"], report["graph"]["signatures"]
     page, latency, text = known["page"], known["latency"]["milliseconds"], known["sample"]
-    reference = known["sample_reference"]
-    first, *others = reference.split(" ")
-    # Inputs with other names get the text.
-    said = {
-        "target": [reference],
-        # If the reference is one word, half of it: as prefix, the whole would show nothing.
-        "prefix": [first if others else first[: len(first) // 2]],
-        "source_ids": [known["sample_source_ids"]],
-    }
     left_out = "".join(f"\n- {what}" for what in report["not_compared"])
     rows, curls = [], []
     for signature, parts in signatures.items():
         inputs = [_described(key, info, parts["defaults"]) for key, info in parts["inputs"].items()]
         outputs = [_described(key, info) for key, info in parts["outputs"].items()]
         rows.append(f"| `{signature}` | {'; '.join(inputs)} | {'; '.join(outputs)} |")
-        if signature == "serving_default":
-            continue
-        asked, given = {}, said
-        if "question" in parts["inputs"]:  # the text may be a question, a tab, and a text
-            question, _, rest = text.partition("\t")
-            given = {**said, "question": [question], "text": [rest or text]}
-        for key in parts["inputs"]:
-            value = parts["defaults"].get(key, given.get(key, [text]))
-            asked[key] = float(f"{value:g}") if isinstance(value, float) else value
-        curls.append(curl(name, {"signature_name": signature, "inputs": asked}))
+        if signature != "serving_default":
+            asked = {"signature_name": signature, "inputs": _example_inputs(parts, known)}
+            curls.append(curl(name, asked))
     return {
         "name": name,
         "version": Path(report["directory"]).name,
@@ -263,6 +247,27 @@ def page_values(name, report, batching, xla):
         "checks": str(len(report["checks"])),
         "quick": NOT_COMPARED.format(left_out) if left_out else "",
     }
+
+
+def _example_inputs(signature, known):
+    """The inputs of an example request to a signature: its defaults, and the sample."""
+    text, reference = known["sample"], known["sample_reference"]
+    first, *others = reference.split(" ")
+    # Inputs with other names get the text.
+    given = {
+        "target": [reference],
+        # If the reference is one word, half of it: as prefix, the whole would show nothing.
+        "prefix": [first if others else first[: len(first) // 2]],
+        "source_ids": [known["sample_source_ids"]],
+    }
+    if "question" in signature["inputs"]:  # the text may be a question, a tab, and a text
+        question, _, rest = text.partition("\t")
+        given |= {"question": [question], "text": [rest or text]}
+    found = {}
+    for key in signature["inputs"]:
+        value = signature["defaults"].get(key, given.get(key, [text]))
+        found[key] = float(f"{value:g}") if isinstance(value, float) else value
+    return found
 
 
 def _peak(measured):
