@@ -121,12 +121,8 @@ def _begin(command, arguments):
         return command.fail(error, 1)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
-    if recipe.new_pieces and not arguments.init and not begun:
-        return command.fail("--new-pieces needs --init: it extends the vocabulary of that run", 2)
-    if "teacher_weight" in changed_settings(arguments) and not (arguments.teachers or begun):
-        return command.fail("--teacher-weight needs --teachers: it is their share of the loss", 2)
-    if recipe.reward != "none" and not arguments.init and not begun:
-        return command.fail("--reward needs --init: it continues a trained run", 2)
+    if not begun and (error := _missing_run(arguments, recipe)):
+        return command.fail(error, 2)
     if not chief:
         return _train(command, arguments, recipe, begun)
     # With several workers, the others wait for this one and find the run that it has begun.
@@ -160,6 +156,17 @@ def _begin(command, arguments):
         except OSError as error:
             return _refuse(command, recipe, error, 1)
         return _train(command, arguments, recipe, begun)
+
+
+def _missing_run(arguments, recipe):
+    """The error if an option needs another run and the command names none, or None."""
+    if recipe.new_pieces and not arguments.init:
+        return "--new-pieces needs --init: it extends the vocabulary of that run"
+    if "teacher_weight" in changed_settings(arguments) and not arguments.teachers:
+        return "--teacher-weight needs --teachers: it is their share of the loss"
+    if recipe.reward != "none" and not arguments.init:
+        return "--reward needs --init: it continues a trained run"
+    return None
 
 
 def _print_config(command, arguments):
