@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.learning.trainings import spread
 from tfformer.files import read_json, write_json
-from tfformer.terminal.command import Parser
+from tfformer.terminal.command import Parser, main_of
 
 
 def parser():
@@ -29,13 +29,7 @@ def parser():
     return parser
 
 
-def main(arguments=None):
-    """The command; returns its exit code."""
-    command = parser()
-    return command.run(_run, arguments)
-
-
-def _run(options):
+def _run(command, options):
     from docs.tutorial import zoo
 
     options.out.mkdir(parents=True, exist_ok=True)
@@ -66,6 +60,8 @@ def _result(zoo, kind, seed, out):
         print(f"{path} is finished", file=sys.stderr)
     return read_json(path, list)
 
+
+main = main_of(parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())
