@@ -62,7 +62,8 @@ def _installed():
     known = {entry.fname for entry in manager.ttflist}
     for path in font_manager.findSystemFonts():
         if path not in known:
-            # The file is damaged, or of a kind that Matplotlib cannot draw.
+            # Matplotlib raises these for a damaged file and for a kind of font that it cannot draw.
+            # Such a font is left out; characters that no other font has are reported by `lettered`.
             with contextlib.suppress(OSError, RuntimeError, ValueError, NotImplementedError):
                 manager.addfont(path)
     entries = [entry for entry in manager.ttflist if not entry.name.startswith(BOXES)]

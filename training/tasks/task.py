@@ -185,7 +185,7 @@ class Task(abc.ABC):
 
     def score(self, served, sources, references):
         """(the deciding figure, how it was computed) for the served model."""
-        # Not abstract: for a task `by_metrics` it is never called.
+        # Not abstract, because a task with `by_metrics` has no such score: nothing calls it there.
         raise NotImplementedError(f"{type(self).__name__} is chosen by its metrics")
 
     def asked(self, corpus, tokenizer):
