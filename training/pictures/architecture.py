@@ -21,9 +21,11 @@ KINDS = {
     "embedding": 1, "norm": 7, "attention": 0, "cross": 4, "feed-forward": 2, "output": 5,
 }  # fmt: skip
 PALE = 0.35
-WIDTH, HEIGHT, STEP = 2.6, 0.62, 1.0  # of a box, and from one box to the next
+INCH = 0.6  # inches of one unit of length
+WIDTH, HEIGHT, STEP = 2.9, 0.66, 1.05  # of a box, and from one box to the next
 SUM, GAP = 0.2, 0.3  # the radius of a sum, and the room below and above the layers
-APART = 4.8  # between the middles of two columns
+APART = 4.5  # between the middles of two columns
+LETTERS, SHAPES = 9, 8  # the size of the text in a box, and of the shapes
 NORMS = {"layer": "LayerNorm", "simple": "LayerNorm-simple", "ada": "AdaNorm", "rms": "RMSNorm",
          "batch": "BatchNorm"}  # fmt: skip
 
@@ -79,8 +81,8 @@ def architecture_figure(config):
     """
     columns = columns_of(config)
     top = max(_heights(column)[-1] for column in columns)
-    limits = (-2.0, APART * (len(columns) - 1) + 2.0), (-HEIGHT / 2, top)
-    inches = [0.78 * (high - low) for low, high in limits]
+    limits = (-2.1, APART * (len(columns) - 1) + 1.9), (-HEIGHT / 2, top)
+    inches = [INCH * (high - low) for low, high in limits]
     figure, ax = pyplot().subplots(figsize=inches, layout="constrained")
     for n, column in enumerate(columns):
         _draw_column(ax, column, n * APART)
@@ -124,12 +126,12 @@ def _layer(config, length, causal, crosses=False):
     rows = _shape("B", length, config.d_model)
     heads = f"{config.num_heads} heads of {config.heads_width // config.num_heads}"
     kind = "masked self-attention" if causal else "self-attention"
+    if config.key_value_heads != config.num_heads:
+        heads += f", {config.key_value_heads} of keys"
     if config.attention_positions != "none":
         heads += f", {config.attention_positions}"
     if config.query_key_norm:
-        heads += ", RMSNorm of queries and keys"
-    if config.key_value_heads != config.num_heads:
-        heads += f", {config.key_value_heads} of keys"
+        heads += "\nRMSNorm of queries and keys"
     parts = [(f"{kind}\n{heads}", "attention")]
     if crosses:
         heads = f"{config.num_heads} heads of {config.heads_width // config.num_heads}"
@@ -239,7 +241,7 @@ def _draw_column(ax, column, x):
         # Outside the frame of the layers.
         middle += GAP / 2 * (n + 1 == len(column.before) + len(column.layer))
         middle -= GAP / 2 * (n + 1 == len(column.before))
-        ax.text(x + 0.12, middle, box.shape, va="center", fontsize=7, color="#333333")
+        ax.text(x + 0.12, middle, box.shape, va="center", fontsize=SHAPES, color="#333333")
         if box.skips:
             start = heights[n - box.skips] - HEIGHT / 2 - 0.13
             left = x - WIDTH / 2 - 0.3
@@ -257,9 +259,7 @@ def _draw_frame(ax, column, x, heights):
         zorder=0,
     )  # fmt: skip
     ax.add_patch(patch)
-    ax.text(x + WIDTH / 2 + 0.22, top - 0.3, f"{column.num_layers} ×", ha="right", fontsize=12,
-            va="center", zorder=4, bbox={"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 1},
-            )  # fmt: skip
+    ax.text(x - WIDTH / 2 - 0.5, top + 0.1, f"{column.num_layers} ×", fontsize=12)
 
 
 def _draw_box(ax, box, x, y):
@@ -274,7 +274,11 @@ def _draw_box(ax, box, x, y):
         style = {"facecolor": [1 - PALE * (1 - part) for part in rgb], "edgecolor": rgb}
     corner, rounded = (x - WIDTH / 2, y - HEIGHT / 2), "round,pad=0,rounding_size=0.1"
     ax.add_patch(patches.FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle=rounded, zorder=2, **style))
-    ax.text(x, y, box.text, ha="center", va="center", fontsize=8, zorder=3)
+    # A letter is a little wider than half its size, and a line a quarter higher.
+    lines = box.text.split("\n")
+    letters = WIDTH / (0.6 * max(map(len, lines))), HEIGHT / (1.25 * len(lines))
+    size = min(LETTERS, *(72 * INCH * share for share in letters))
+    ax.text(x, y, box.text, ha="center", va="center", fontsize=size, zorder=3)
 
 
 def _draw_arrow(ax, begin, end):
@@ -290,4 +294,4 @@ def _draw_memory(ax, encoder, decoder):
     middle = APART / 2 - 0.15
     ax.plot([0, middle, middle], [top, top, y], color="black", linewidth=0.9, zorder=1)
     _draw_arrow(ax, (middle, y), (APART - WIDTH / 2, y))
-    ax.text(0.12, top + 0.14, "memory: keys and values", fontsize=7, color="#333333")
+    ax.text(0.12, top + 0.12, "memory: keys and values", fontsize=SHAPES, color="#333333")
