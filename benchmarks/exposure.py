@@ -121,17 +121,24 @@ def by_parts(rows):
 
 
 def draw(path, rows):
-    """Draws the mean shares as lines: solid for own words, dashed for true words."""
+    """Draws the mean shares as lines, solid for own words, dashed for true words.
+
+    Bars show the standard deviation of the seeds.
+    """
     from training.report.picture import pyplot, write_picture
 
-    figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(5.2, 5.2), layout="constrained")
     for n, (name, seeds) in enumerate(rows.items()):
-        lines = np.mean(seeds, axis=0)  # [2, PARTS]
-        for line, style, words in zip(lines, ("-", "--"), ("own", "true"), strict=True):
-            axes.plot(
+        lines = 100 * np.mean(seeds, axis=0)  # [2, PARTS]
+        bars = 100 * np.std(seeds, axis=0, ddof=1) if len(seeds) > 1 else np.zeros(lines.shape)
+        parts = zip(lines, bars, ("-", "--"), ("own", "true"), strict=True)
+        for line, bar, style, words in parts:
+            axes.errorbar(
                 range(1, PARTS + 1),
-                [100 * share for share in line],
-                style,
+                line,
+                yerr=bar,
+                linestyle=style,
+                capsize=2,
                 marker="os^Dv"[n % 5],
                 color=f"C{n}",
                 label=f"{name}, {words} words before",
@@ -140,9 +147,9 @@ def draw(path, rows):
         xlabel="fifth of the sentence",
         ylabel="right tokens, %",
         xticks=range(1, PARTS + 1),
-        title="What a mistake leads to",
+        title="Right tokens after own and after true words",
     )
-    axes.legend()
+    figure.legend(loc="outside lower center")
     write_picture(path, figure)
 
 

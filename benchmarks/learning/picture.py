@@ -5,6 +5,8 @@ from collections import Counter
 from training.report.picture import pyplot, write_picture
 from training.report.picture_style import colour, mark
 
+WIDTH = 5.2  # inches, so that letters of 10 points can be read on a phone
+APART = 0.16  # from one seed of a row to the next
 CURVES = {
     "loss": "training loss, nats a token",
     "val_bleu": "greedy BLEU on val",
@@ -26,10 +28,10 @@ def draw(path, trainings, curve, figure, title):
     """
     done = [(one, found) for one in trainings if (found := one.figures())]
     rows = list(dict.fromkeys(one.row for one, _ in done))
-    size = (10, max(2.6, 1.2 + 0.32 * len(rows)))
-    shape = {"figsize": size, "layout": "constrained", "width_ratios": (3, 2)}
-    picture, (lines, dots) = pyplot().subplots(1, 2, **shape)
-    missed = Counter()
+    heights = (2.8, 0.8 + 0.34 * len(rows))
+    shape = {"figsize": (WIDTH, sum(heights)), "layout": "constrained", "height_ratios": heights}
+    picture, (lines, dots) = pyplot().subplots(2, 1, **shape)
+    missed, drawn = Counter(), Counter()
     for one, found in done:
         number = rows.index(one.row)
         look = {"color": colour(number), "marker": mark(number)}
@@ -40,7 +42,9 @@ def draw(path, trainings, curve, figure, title):
         if figure == "epochs_to_99" and found[figure] > every[-1]["epoch"]:
             missed[number] += 1
         else:
-            dots.plot(found[figure], number, markersize=8, **look)
+            # Seeds with the same result stay visible.
+            dots.plot(found[figure], number + APART * (drawn[number] - 1), markersize=6, **look)
+            drawn[number] += 1
     for number, seeds in missed.items():
         of = sum(one.row == rows[number] for one, _ in done)
         said = "not reached" if seeds == of else f"{seeds} of {of} not reached"
@@ -52,7 +56,6 @@ def draw(path, trainings, curve, figure, title):
     dots.set(xlabel=title, yticks=range(len(rows)), yticklabels=rows)
     dots.set_ylim(len(rows) - 0.5, -0.5)
     dots.margins(x=0.1)
-    dots.yaxis.tick_right()
     for axes in (lines, dots):
         axes.grid(alpha=0.3)
     write_picture(path, picture)

@@ -20,9 +20,9 @@ seeds and scored by `training.evaluate`:
 
 {data} is the folder of --data, {here} the folder of the study. If an option is given twice, that of
 the row is used. Besides the scores there are `minutes`, `parameters` (millions), `epochs_to_99`
-(greedy BLEU on val), `last_...` from the last row of log.csv, and `groups.NAME.bleu` for a recipe's
-groups. p is that of `training.compare.significance`. With p_from = "previous", it is the difference
-from the row before. Without p_from there is no p.
+(greedy BLEU on val), `last_...` from the last row of log.csv, `lowest_perplexity` of any epoch on
+val, and `groups.NAME.bleu` for a recipe's groups. p is that of `training.compare.significance`.
+With p_from = "previous", it is the difference from the row before. Without p_from there is no p.
 
 Trainings run in parallel on the CPU, a core each. The first seed of every row comes before any
 second seed. Each is a run directory in --out with its log beside it. After an interruption, the
@@ -177,7 +177,10 @@ class Training:
         if "parameters" in self.study.figures:
             weights = read_arrays(self.run / read_config(self.run)["weights"])
             found["parameters"] = sum(weight.size for weight in weights.values()) / 1e6
-        return found | {f"last_{name}": value for name, value in history[-1].items()} | scores
+        found |= {f"last_{name}": value for name, value in history[-1].items()}
+        if perplexities := [row["val_perplexity"] for row in history if "val_perplexity" in row]:
+            found["lowest_perplexity"] = min(perplexities)
+        return found | scores
 
 
 def p_values(study, trainings):

@@ -86,7 +86,10 @@ def test_unreached_epochs_are_labelled_not_reached_in_the_picture(monkeypatch):
     trainings = [Finished(row=row, at=at) for row, at in found]
     picture.draw("study.png", trainings, "val_bleu", "epochs_to_99", "epochs")
     _, dots = drawn[0].axes
-    assert [line.get_xydata().tolist() for line in dots.lines] == [[[1, 0]], [[2, 0]], [[2, 1]]]
+    [soon], [also_soon], [once] = (line.get_xydata().tolist() for line in dots.lines)
+    epochs_and_rows = [(x, round(y)) for x, y in (soon, also_soon, once)]
+    assert epochs_and_rows == [(1, 0), (2, 0), (2, 1)]
+    assert soon[1] != also_soon[1]  # seeds of one row are drawn apart
     said = {text.get_text(): round(text.get_position()[1]) for text in dots.texts}
     assert said == {"1 of 2 not reached": 1, "not reached": 2}
     bottom, top = dots.get_ylim()
@@ -133,6 +136,17 @@ def test_placeholders_are_filled_in_and_changed_options_are_refused(tmp_path):
     changed = study.Study(written(tmp_path, STUDY.replace('1", "--r', '2", "--r')), found.out)
     with pytest.raises(ValueError, match="was begun with other options: choose another --out"):
         changed.trainings(["a half"], [7])[1][0].begin()
+
+
+def test_lowest_perplexity_is_the_minimum_over_the_validated_epochs(tmp_path, monkeypatch):
+    epochs = [{"val_perplexity": 9.0}, {}, {"val_perplexity": 7.0}, {"val_perplexity": 8.0}]
+    history = [{"epoch": n, "seconds": 60.0} | one for n, one in enumerate(epochs, 1)]
+    monkeypatch.setattr(study.Training, "history", lambda self: history)
+    found = study.Study(written(tmp_path), tmp_path)
+    [plain] = found.trainings(["as it is"], [7])[1]
+    plain.scores.write_text('{"perplexity": 8.5}')
+    figures = plain.figures()
+    assert (figures["lowest_perplexity"], figures["last_val_perplexity"]) == (7.0, 8.0)
 
 
 @pytest.mark.nightly
