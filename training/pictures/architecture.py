@@ -294,4 +294,4 @@ def _draw_memory(ax, encoder, decoder):
     middle = APART / 2 - 0.15
     ax.plot([0, middle, middle], [top, top, y], color="black", linewidth=0.9, zorder=1)
     _draw_arrow(ax, (middle, y), (APART - WIDTH / 2, y))
-    ax.text(0.12, top + 0.12, "memory: keys and values", fontsize=SHAPES, color="#333333")
+    ax.text(0.12, top + 0.12, "memory: keys, values", fontsize=SHAPES, color="#333333")

@@ -1,15 +1,16 @@
 """Draws the attention of the heads: as heat-maps, and as lines between words."""
 
-import numpy as np
-
 from ..report.picture import pyplot
 from ..report.picture_style import SHARES, at_axis, colour
 
-LABEL = 7  # points: smaller labels cannot be read
+LABEL = 10  # points: readable on a phone, if the picture is about 5 inches wide
+PITCH = 1.1 * LABEL / 72  # inches from one label to the next
+LETTER = 0.6 * LABEL / 72  # inches: the width of a letter
+COLUMNS = 2
 
 
 def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
-    """A grid of heat-maps, with a row for each layer and a column for each head.
+    """A heat-map for each head, two beside each other, layer by layer.
 
     Args:
         attention: float [N, H, T, S]. Each row sums to 1.
@@ -17,40 +18,53 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
         axes: labels for the rows and the columns of a map.
     """
     layers, heads = attention.shape[:2]
-    width, height = (_inches(len(pieces)) for pieces in (keys, queries))
-    size = (1 + width * heads, 1 + height * layers)
+    columns = min(COLUMNS, heads)
+    rows = -(-heads // columns)  # of each layer
+    cell = max(PITCH, 1.5 / max(len(queries), len(keys)))
+    left, below = (0.5 + LETTER * max(map(len, pieces)) for pieces in (queries, keys))
+    size = (
+        left + columns * (0.1 + max(1.4, cell * len(keys))),
+        below + layers * rows * (0.35 + cell * len(queries)) + 1.1,
+    )
     shape = {"figsize": size, "layout": "constrained", "squeeze": False}
-    figure, panels = pyplot().subplots(layers, heads, **shape)
-    for (layer, head), ax in np.ndenumerate(panels):
+    figure, panels = pyplot().subplots(layers * rows, columns, **shape)
+    for n, ax in enumerate(panels.flat):
+        layer, head = divmod(n, rows * columns)
+        if head >= heads:
+            ax.remove()
+            continue
         image = ax.imshow(attention[layer, head], cmap=SHARES, vmin=0, vmax=1, aspect="auto")
-        last, first = layer == layers - 1, head == 0
+        # The last map of its column, and the first of its row.
+        last = layer == layers - 1 and head + columns >= heads
+        first = head % columns == 0
         at_axis(ax.xaxis, keys if last else None, size=LABEL)
         at_axis(ax.yaxis, queries if first else None, size=LABEL)
-        ax.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=LABEL)
+        name = f"head {head + 1}" if layers == 1 else f"layer {layer + 1}, head {head + 1}"
+        ax.set_title(name, fontsize=LABEL)
         if last:
             ax.set_xlabel(axes[1])
         if first:
             ax.set_ylabel(axes[0])
-    figure.colorbar(image, ax=panels, shrink=0.6, label="share of the attention")
+    style = {"location": "bottom", "aspect": 30, "pad": 0.1 / size[1]}
+    figure.colorbar(image, ax=list(figure.axes), label="share of the attention", **style)
     figure.suptitle(title)
     return figure
 
 
-def _inches(pieces):
-    """The width or height of a map: at most 4 inches, unless its labels would overlap."""
-    return max(min(4, 0.9 + 0.16 * pieces), 0.9 + 1.1 * LABEL / 72 * pieces)
-
-
 def lines_figure(attention, queries, keys, title="", axes=("query", "key"), minimum=0.1):
-    """Draws lines from each query to its keys, with a panel per layer and a colour per head.
+    """Draws lines from each query to its keys: a panel for each layer, a colour for each head.
 
     `minimum` is the minimum share of attention that gets a line. See `heads_figure`.
     """
     layers, heads = attention.shape[:2]
-    height = 1.4 + 0.24 * max(len(queries), len(keys))
-    shape = {"figsize": (3.2 * layers, height), "layout": "constrained", "squeeze": False}
-    figure, panels = pyplot().subplots(1, layers, **shape)
-    for layer, ax in enumerate(panels[0]):
+    columns = min(COLUMNS, layers)
+    rows = -(-layers // columns)
+    size = (2.6 * columns, 0.9 + rows * (0.7 + 0.24 * max(len(queries), len(keys))))
+    shape = {"figsize": size, "layout": "constrained", "squeeze": False}
+    figure, panels = pyplot().subplots(rows, columns, **shape)
+    for ax in panels.flat[layers:]:
+        ax.remove()
+    for layer, ax in enumerate(panels.flat[:layers]):
         for head in range(heads):
             for t, s in zip(*(attention[layer, head] >= minimum).nonzero(), strict=True):
                 # Summed shares of the bytes of a character may exceed 1 by rounding.
@@ -65,7 +79,7 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), mini
                     ha=side, va="center", fontsize=LABEL, parse_math=False,
                 )  # fmt: skip
         longer = max(len(queries), len(keys))
-        ax.set(xlim=(-0.7, 1.7), ylim=(longer, -1), title=f"layer {layer + 1}")
+        ax.set(xlim=(-1.1, 2.1), ylim=(longer, -1), title=f"layer {layer + 1}")
         ax.set_xticks([0, 1], axes)
         ax.set_yticks([])
         for spine in ax.spines.values():
@@ -74,6 +88,6 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), mini
         pyplot().Line2D([], [], color=colour(head), label=f"head {head + 1}")
         for head in range(heads)
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(heads, 8), fontsize=LABEL)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(heads, 4))
     figure.suptitle(title)
     return figure

@@ -5,47 +5,72 @@ import math
 from ..report.picture import pyplot
 from ..report.picture_style import COLOURS
 
-KEPT, CUT, BEST = COLOURS[0], "0.65", COLOURS[3]
+KEPT, CUT, BEST = COLOURS[0], "0.5", COLOURS[3]
+MEANING = {BEST: "chosen", KEPT: "went on, or ended", CUT: "cut"}
+STEPS = 4  # beside each other; the next ones are drawn below
 
 
 def beams_figure(tree, title="beam search"):
     """Draws the `training.pictures.inside.Tree` of a search: one column per step, the best on top.
 
     Lines go from each hypothesis to its continuations. A hypothesis without one was pruned. The
-    chosen hypothesis has its own colour.
+    chosen hypothesis has its own colour. After four steps the tree goes on below, where the last
+    step is repeated.
     """
     steps, width = len(tree.pieces), len(tree.pieces[0])
-    size = (1.5 + 1.15 * steps, 1.6 + 0.62 * width)
-    figure, ax = pyplot().subplots(figsize=size, layout="constrained")
-    alive = survivors(tree)
-    for step in range(steps):
-        for beam in range(width):
-            parent, score = tree.parents[step][beam], tree.scores[step][beam]
-            if parent < 0 or not math.isfinite(score):
-                continue
-            best = tree.best[step : step + 1] == [beam]
-            ink = BEST if best else KEPT if (step, beam) in alive else CUT
-            before = (0, 0) if step == 0 else (step, parent)
-            ax.plot(
-                [before[0] + 0.36, step + 0.64], [before[1], beam],
-                color=ink, lw=2 if best else 1, zorder=1,
-            )  # fmt: skip
-            label = tree.pieces[step][beam] or "·"
-            ax.text(
-                step + 1, beam, f"{label}\n{score:.2f}", color=ink, ha="center", va="center",
-                fontsize=8, parse_math=False,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-            )  # fmt: skip
-    ax.text(0, 0, "begin", ha="center", va="center", fontsize=8)
-    ax.set(xlim=(-0.5, steps + 0.6), ylim=(width - 0.4, -0.6), title=title)
-    ax.set(xlabel="step", ylabel="beam, the best first", xticks=range(1, steps + 1))
-    ax.set_yticks(range(width), range(1, width + 1))
+    rows = -(-steps // STEPS)
+    columns = min(steps, STEPS)
+    shape = {"figsize": (0.9 + 0.95 * columns, 1.5 + rows * (0.3 + 0.45 * width))}
+    figure, panels = pyplot().subplots(rows, 1, layout="constrained", squeeze=False, **shape)
+    inks = _inks(tree)
+    for row, ax in enumerate(panels[:, 0]):
+        first = row * STEPS
+        if first == 0:
+            _write(ax, 0, 0, "begin", "black")
+        for step in range(max(0, first - 1), min(first + STEPS, steps)):
+            for beam in range(width):
+                if (step, beam) in inks:
+                    _draw_beam(ax, tree, step, beam, inks[step, beam], joined=step >= first)
+        ax.set(xlim=(first - 0.5, first + columns + 0.6), ylim=(width - 0.4, -0.6))
+        ax.set_xticks(range(first + 1, min(first + STEPS, steps) + 1))
+        ax.set_yticks(range(width), range(1, width + 1))
+        ax.set_ylabel("beam")
+    panels[0, 0].set_title(title, fontsize="large")
+    ax.set_xlabel("step; below each piece its score")
     handles = [
         pyplot().Line2D([], [], color=ink, label=label)
-        for ink, label in ((BEST, "chosen"), (KEPT, "went on, or ended"), (CUT, "cut"))
+        for ink, label in MEANING.items()
+        if ink in inks.values()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
+
+
+def _inks(tree):
+    """{(step, beam): its colour} of all hypotheses."""
+    alive, inks = survivors(tree), {}
+    for step, scores in enumerate(tree.scores):
+        for beam, score in enumerate(scores):
+            if tree.parents[step][beam] < 0 or not math.isfinite(score):
+                continue
+            best = tree.best[step : step + 1] == [beam]
+            inks[step, beam] = BEST if best else KEPT if (step, beam) in alive else CUT
+    return inks
+
+
+def _draw_beam(ax, tree, step, beam, ink, joined):
+    """Draws a hypothesis after a step; if `joined`, with the line from the step before."""
+    if joined:
+        before = (0, 0) if step == 0 else (step, tree.parents[step][beam])
+        ends = [before[0] + 0.36, step + 0.64], [before[1], beam]
+        ax.plot(*ends, color=ink, lw=2 if ink == BEST else 1, zorder=1)
+    label = tree.pieces[step][beam] or "·"
+    _write(ax, step + 1, beam, f"{label}\n{tree.scores[step][beam]:.2f}", ink)
+
+
+def _write(ax, x, y, text, ink):
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    ax.text(x, y, text, color=ink, ha="center", va="center", parse_math=False, bbox=box)
 
 
 def survivors(tree):

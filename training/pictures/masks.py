@@ -4,6 +4,7 @@ import numpy as np
 
 from ..report.picture import pyplot
 from ..report.picture_style import SHARES, at_axis
+from .attention import LABEL, LETTER, PITCH
 
 
 def masks_figure(source, read, source_mask, read_mask):
@@ -21,13 +22,20 @@ def masks_figure(source, read, source_mask, read_mask):
         ("decoder: both", causal & read_mask, read, read),
         ("cross-attention: padding", np.tile(source_mask, (count, 1)), read, source),
     ]
-    shape = {"figsize": (3.2 * len(maps), 3.6), "layout": "constrained"}
-    figure, panels = pyplot().subplots(1, len(maps), **shape)
-    for ax, (title, mask, queries, keys) in zip(panels, maps, strict=True):
+    longest = max(map(len, [*source, *read]))
+    side = 0.6 + LETTER * longest + max(1.4, PITCH * max(len(source), count))
+    columns = 2 if side < 2.9 else 1
+    rows = -(-len(maps) // columns)
+    shape = {"figsize": (columns * side, rows * side), "layout": "constrained", "squeeze": False}
+    figure, panels = pyplot().subplots(rows, columns, **shape)
+    for ax in panels.flat[len(maps) :]:
+        ax.remove()
+    for ax, (title, mask, queries, keys) in zip(panels.flat, maps, strict=False):
         ax.imshow(mask, cmap=SHARES, vmin=0, vmax=1.4)
-        at_axis(ax.xaxis, keys, size=7)
-        at_axis(ax.yaxis, queries, size=7)
-        ax.set(xlabel="key", ylabel="query", title=title)
+        at_axis(ax.xaxis, keys, size=LABEL)
+        at_axis(ax.yaxis, queries, size=LABEL)
+        ax.set(xlabel="key", ylabel="query")
+        ax.set_title(title, fontsize=LABEL)
         ax.set_xticks(np.arange(len(keys) + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(len(queries) + 1) - 0.5, minor=True)
         ax.grid(which="minor", color="white", linewidth=1)

@@ -10,25 +10,26 @@ FROM = (0.0, 0.25, 0.5, 0.75)
 
 
 def positions_figure(table, title="positions"):
-    """Left: the vector of each position. Right: dot products of positions by their distance.
+    """Above: the vector of each position. Below: dot products of positions by their distance.
 
     For sinusoids, the dot product depends only on the distance (section 3.5 of the paper: the
     encoding k positions later is a linear function of the current one). For learned positions, it
     may depend on the positions too. `table` is float [L, D].
     """
     length, size = table.shape
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure, (above, below) = pyplot().subplots(2, 1, figsize=(5.2, 7), layout="constrained")
     maximum = np.abs(table).max()
-    image = left.imshow(table, cmap=SIGNED, vmin=-maximum, vmax=maximum, aspect="auto")
-    left.set(xlabel=f"dimension, of {size}", ylabel="place", title="the vector of each place")
-    figure.colorbar(image, ax=left, label="value")
+    image = above.imshow(table, cmap=SIGNED, vmin=-maximum, vmax=maximum, aspect="auto")
+    above.set(xlabel=f"dimension, of {size}", ylabel="position")
+    above.set_title("the vector of each position")
+    figure.colorbar(image, ax=above, label="value")
     products = table @ table.T
     for n, share in enumerate(FROM):
         place = int(share * (length - 1))
         distance = np.arange(length) - place
-        right.plot(distance, products[place], color=colour(n), label=f"from place {place}")
-    right.set(xlabel="distance", ylabel="dot product", title="how alike two places are")
-    right.grid(alpha=0.3)
-    right.legend(fontsize=8)
+        below.plot(distance, products[place], color=colour(n), label=f"from position {place}")
+    below.set(xlabel="distance", ylabel="dot product", title="how alike two positions are")
+    below.grid(alpha=0.3)
+    below.legend()
     figure.suptitle(title)
     return figure

@@ -6,12 +6,12 @@ from ..report.picture import pyplot
 from ..report.picture_style import COLOURS, at_axis
 
 MAXIMUM = 10  # number of pieces drawn of a distribution
-COLUMNS = 4
+COLUMNS = 2
 
 
 def tokens_figure(pieces, log_probs):
     """Draws the probability of each of T pieces of a translation, given those before it."""
-    size = (1.5 + 0.45 * len(pieces), 3.4)
+    size = (max(3.6, 1.2 + 0.25 * len(pieces)), 3.4)
     figure, ax = pyplot().subplots(figsize=size, layout="constrained")
     ax.bar(range(len(pieces)), np.exp(log_probs), color=COLOURS[0])
     at_axis(ax.xaxis, pieces)
@@ -33,32 +33,33 @@ def likeliest(labels, probs, maximum=MAXIMUM):
     return ids
 
 
-def distributions_figure(labels, probs, ids, names, smoothing):
+def distributions_figure(labels, probs, ids, names, smoothing, positions=None):
     """Draws the smoothed target and the model's distribution at each position.
 
     The smoothed target is (1 - e) at the label, plus e / V at every piece (section 5.4 of the
     paper). See `likeliest` for the ids to draw; `names` are those of their pieces, [T][n].
+    `positions` are the indices of the positions to draw; default: all.
     """
-    count, size = probs.shape
-    rows = -(-count // COLUMNS)
-    shape = {"figsize": (3.4 * COLUMNS, 2.1 * rows), "layout": "constrained", "squeeze": False}
-    figure, panels = pyplot().subplots(rows, COLUMNS, **shape)
-    for place, ax in enumerate(panels.flat):
-        if place >= count:
-            ax.set_axis_off()
-            continue
+    size = probs.shape[1]
+    positions = range(len(probs)) if positions is None else positions
+    rows = -(-len(positions) // COLUMNS)
+    shape = {"figsize": (2.6 * COLUMNS, 0.6 + 2.3 * rows), "layout": "constrained"}
+    figure, panels = pyplot().subplots(rows, COLUMNS, squeeze=False, **shape)
+    for ax in panels.flat[len(positions) :]:
+        ax.remove()
+    for place, ax in zip(positions, panels.flat, strict=False):
         of_label = ids[place] == labels[place]
         target = (1 - smoothing) * of_label + smoothing / size
         at = np.arange(len(of_label))
         ax.bar(at - 0.2, target, 0.4, color=COLOURS[1], label="target")
         ax.bar(at + 0.2, probs[place, ids[place]], 0.4, color=COLOURS[0], label="learned")
-        at_axis(ax.xaxis, names[place], size=7)
+        at_axis(ax.xaxis, names[place])
         ax.set(ylim=(0, 1.02))
         (label,) = np.flatnonzero(of_label)
-        ax.set_title(f"{place + 1}: {names[place][label]}", fontsize=8, parse_math=False)
+        ax.set_title(f"{place + 1}: {names[place][label]}", fontsize="medium", parse_math=False)
     for ax in panels[:, 0]:
         ax.set_ylabel("probability")
     handles, known = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, known, loc="outside upper right", ncols=2, fontsize=8)
-    figure.supxlabel("piece")
+    figure.legend(handles, known, loc="outside upper center", ncols=2)
+    figure.supxlabel("piece", fontsize="medium")
     return figure

@@ -37,7 +37,10 @@ def test_heads_figure_has_one_map_per_head(weights):
     assert len(panels) == 10
     for n, ax in enumerate(panels):
         np.testing.assert_array_equal(ax.images[0].get_array(), weights[n // 5, n % 5])
-    corner = panels[5]
+    titles = [ax.get_title() for ax in panels]
+    assert titles == [f"layer {n // 5 + 1}, head {n % 5 + 1}" for n in range(10)]
+    assert [bool(words(ax.get_xticklabels())) for ax in panels] == [False] * 8 + [True] * 2
+    corner = panels[9]  # of three rows of two, the last one has one map
     assert words(corner.get_yticklabels()) == QUERIES and words(corner.get_xticklabels()) == KEYS
     assert (corner.get_ylabel(), corner.get_xlabel()) == ("written", "source")
 
@@ -69,16 +72,28 @@ def test_beams_figure_colours_best_kept_and_cut_beams():
     assert shown["b\n-2.00"] == shown["·\n-2.50"] == beams.KEPT
     assert shown["a\n-1.00"] == shown["d\n-1.50"] == shown["</s>\n-1.70"] == beams.BEST
     assert len(ax.lines) == 8  # of nine positions one is empty
-    assert ax.get_xlabel() == "step" and ax.get_ylabel()
+    assert ax.get_xlabel() == "step; below each piece its score" and ax.get_ylabel() == "beam"
+
+
+def test_a_long_tree_goes_on_below_and_repeats_the_last_step():
+    steps = beams.STEPS + 2
+    pieces, scores = [[f"p{n}"] for n in range(steps)], [[-n] for n in range(steps)]
+    figure = beams.beams_figure(Tree(pieces, [[0]] * steps, scores, [0] * steps))
+    first, second = ([text.get_text() for text in ax.texts] for ax in figure.axes)
+    assert first == ["begin", *(f"p{n}\n{-n:.2f}" for n in range(beams.STEPS))]
+    assert second == [f"p{n}\n{-n:.2f}" for n in range(beams.STEPS - 1, steps)]
+    assert sum(len(ax.lines) for ax in figure.axes) == steps
+    [legend] = figure.legends
+    assert words(legend.get_texts()) == ["chosen"]
 
 
 def test_dot_products_of_sinusoids_depend_on_the_distance_alone():
     angles = np.arange(11)[:, None] / np.array([1, 7, 49])
     table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-    left, right, _ = positions.positions_figure(table).axes
-    np.testing.assert_array_equal(left.images[0].get_array(), table)
+    above, below, _ = positions.positions_figure(table).axes
+    np.testing.assert_array_equal(above.images[0].get_array(), table)
     found = {}
-    for line in right.lines:
+    for line in below.lines:
         for distance, product in zip(line.get_xdata(), line.get_ydata(), strict=True):
             assert found.setdefault(abs(int(distance)), product) == pytest.approx(product)
     assert found[0] == pytest.approx(3)
@@ -117,6 +132,8 @@ def test_a_label_is_shown_however_unlikely_it_is():
     np.testing.assert_allclose(target, [0.02, 0.02, 0.92])
     np.testing.assert_allclose([bar.get_height() for bar in learned], [0.4, 0.3, 0.05])
     assert first.get_title() == "1: p4" and words(first.get_xticklabels()) == ["p2", "p1", "p4"]
+    [only] = probabilities.distributions_figure(labels, probs, ids, names, 0.1, [1]).axes
+    assert only.get_title() == "2: p0"
 
 
 def test_curves_skip_values_missing_in_an_epoch():
@@ -162,16 +179,30 @@ def test_the_learning_rate_shows_a_warm_up_inside_the_first_epoch():
 
 
 @pytest.mark.parametrize("count", [3, 60])
-def test_labels_have_7_points_and_do_not_overlap(count, rng):
+def test_labels_do_not_overlap(count, rng):
     pieces = [f"▁word{n}" for n in range(count)]
-    weights = rng.dirichlet(np.ones(count), (1, 2, count))
-    heads = attention.heads_figure(weights, pieces, pieces)
-    for figure in (
-        heads,
-        attention.lines_figure(weights, pieces, pieces),
-        beams.beams_figure(TREE),
-    ):
-        assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= 7
+    heads = attention.heads_figure(rng.dirichlet(np.ones(count), (1, 2, count)), pieces, pieces)
     heads.draw_without_rendering()
     boxes = [label.get_window_extent() for label in heads.axes[0].get_yticklabels()]
     assert all(above.y0 >= below.y1 for above, below in itertools.pairwise(boxes))
+
+
+def test_a_sentence_of_14_pieces_is_readable_on_a_phone(rng):
+    """The smallest label has about 7 points if the picture is 3.75 inches wide."""
+    count = 14
+    pieces, real = [f"▁word{n}" for n in range(count)], np.ones(count, bool)
+    weights, probs = rng.dirichlet(np.ones(count), (2, 4, count)), np.full((count, 5), 0.2)
+    ids = np.tile(np.arange(5), (count, 1))
+    names = [pieces[:5]] * count
+    tree = Tree([["▁word"] * 4] * count, [[0, 0, 1, 2]] * count, [[-1.0] * 4] * count, [0] * count)
+    for figure in (
+        attention.heads_figure(weights, pieces, pieces),
+        attention.lines_figure(weights, pieces, pieces),
+        beams.beams_figure(tree),
+        masks.masks_figure(pieces, pieces, real, real),
+        positions.positions_figure(weights[0, 0]),
+        probabilities.tokens_figure(pieces, np.zeros(count)),
+        probabilities.distributions_figure(ids[:, 0], probs, ids, names, 0.1),
+    ):
+        sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
+        assert min(sizes) * 3.75 / figure.get_figwidth() > 6.5
