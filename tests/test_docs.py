@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from blocks import anchors, prose_of
 
 ROOT = next(path for path in Path(__file__).parents if (path / "pyproject.toml").is_file())
 PAGES = [
@@ -23,40 +24,9 @@ def names(paths):
 each_page = pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
 
 
-def parts(text):
-    """The prose of a page, its fenced blocks, and its headings. A `#` inside a fence is no
-    heading."""
-    prose, fenced, headings, inside = [], [], [], False
-    for line in text.splitlines():
-        if line.lstrip().startswith("```"):
-            inside = not inside
-        elif inside:
-            fenced.append(line)
-        else:
-            prose.append(line)
-            if match := re.match(r"#+\s+(.*)", line):
-                headings.append(match[1])
-    assert not inside, "a fence is not closed"
-    return "\n".join(prose), "\n".join(fenced), headings
-
-
-def anchors(headings):
-    """The anchors that GitHub gives to headings; a repeated heading gets a number."""
-    found = set()
-    for heading in headings:
-        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
-        name = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
-        number, free = 0, name
-        while free in found:
-            number += 1
-            free = f"{name}-{number}"
-        found.add(free)
-    return found
-
-
 @each_page
 def test_links_lead_somewhere(page):
-    prose, _, _ = parts(page.read_text(encoding="utf-8"))
+    prose = prose_of(page.read_text(encoding="utf-8"))
     for link in LINK.findall(re.sub(r"`[^`]*`", "", prose)):
         if re.match(r"[a-z]+:", link):
             continue
@@ -64,8 +34,7 @@ def test_links_lead_somewhere(page):
         target = (page.parent / path).resolve() if path else page
         assert target.is_relative_to(ROOT) and target.exists(), f"{page}: {link}"
         if anchor:
-            _, _, headings = parts(target.read_text(encoding="utf-8"))
-            assert anchor in anchors(headings), f"{page}: {link}"
+            assert anchor in anchors(target.read_text(encoding="utf-8")), f"{page}: {link}"
 
 
 @each_page
@@ -81,11 +50,13 @@ def test_tests_named_in_docs_exist(page):
         assert list((ROOT / "tests").rglob(f"{name}.py")), name
 
 
-def test_every_page_of_docs_is_in_the_index_of_its_folder():
+def test_every_page_of_docs_is_in_the_index_of_its_folder_or_of_the_one_above():
     for page in (ROOT / "docs").rglob("*.md"):
         if page.name != "README.md":
-            index = (page.parent / "README.md").read_text(encoding="utf-8")
-            assert f"]({page.name})" in index, page
+            folders = (page.parent, page.parent.parent)
+            folder = next(one for one in folders if (one / "README.md").is_file())
+            index = (folder / "README.md").read_text(encoding="utf-8")
+            assert f"]({page.relative_to(folder)})" in index, page
 
 
 def test_readme_is_short():
@@ -145,9 +116,26 @@ def test_results_have_three_seeds_or_are_marked_one_seed():
         tables = re.findall(r"(?ms)^(\|[^\n]*)\n\|[-|: ]+\|\n(.*?)(?=\n\n|\Z)", text)
         for header, rows in tables:
             columns = [cell.strip() for cell in header.strip("|").split("|")]
-            if "seeds" in columns:
+            if "claim" in columns:
+                for row in rows.splitlines():
+                    if re.search(r"\b(one seed|two seeds)\b", row):
+                        assert "not decided" in row, name
+            elif "seeds" in columns:
                 place = columns.index("seeds")
                 counts = [row.strip("|").split("|")[place] for row in rows.splitlines()]
                 assert min(map(int, counts)) >= 3, name
-            elif "claim" not in columns:
+            else:
                 assert "**One seed.**" in text, name
+
+
+# Pages that compare no trainings: the index, single faults, and one model with and without a list.
+NO_TRAININGS = {"README.md", "faults.md", "shortlist.md"}
+
+
+def test_measured_page_with_scores_of_trainings_names_the_seeds():
+    pages = [page for page in PAGES if page.parent.name == "measured"]
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages}
+    score = re.compile(r"(?m)^\|.*(BLEU|accuracy|exact match|perplexity|F1)")
+    scored = {name for name, text in texts.items() if score.search(text)} - NO_TRAININGS
+    assert len(scored) > 5
+    assert {name for name in scored if "seed" in texts[name].lower()} == scored

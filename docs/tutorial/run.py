@@ -2,9 +2,9 @@
 
     python docs/tutorial/run.py [NAME ...]
 
-Without a NAME, all English notebooks run. A NAME is a number such as 4, or the beginning of a file
-name. Each runs from top to bottom and is written with its outputs. The Chinese one of the same name
-has the same cells of code: it gets code and outputs from it, and only its words are its own.
+Without a NAME, all notebooks run. A NAME is a number such as 4, or the beginning of a file name.
+Each runs from top to bottom and is written with its outputs, first the English one, then the
+Chinese one. The Chinese pictures need a font with Chinese characters, such as Noto Sans CJK.
 Notebook 4 trains the translator that 5, 9 and 16 read, in `runs/tutorial`.
 """
 
@@ -67,16 +67,6 @@ def executed(path):
     return notebook
 
 
-def carried_over(notebook, path):
-    """The Chinese notebook at `path`, with the code and the outputs of an English one."""
-    other = nbformat.read(path, as_version=4)
-    other.metadata = notebook.metadata
-    for cell, own in zip(code_of(notebook), code_of(other), strict=True):
-        own.update(source=cell.source, outputs=cell.outputs, metadata=cell.metadata)
-        own.execution_count = cell.execution_count
-    return other
-
-
 def main():
     """The command."""
     formatter = argparse.RawDescriptionHelpFormatter
@@ -87,11 +77,9 @@ def main():
     if not found:
         parser.error(f"no notebook is called {' or '.join(names)}")
     for path in found:
-        print(path.name, flush=True)
-        notebook = executed(path)
-        other = carried_over(notebook, chinese(path))
-        nbformat.write(notebook, path)
-        nbformat.write(other, chinese(path))
+        for written in (path, chinese(path)):
+            print(written.relative_to(HERE), flush=True)
+            nbformat.write(executed(written), written)
 
 
 if __name__ == "__main__":

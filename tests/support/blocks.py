@@ -106,6 +106,20 @@ def prose_of(text):
     return FENCE.sub("", text)
 
 
+def anchors(text):
+    """The anchors that GitHub gives to the headings of a page; a repeated heading gets a number."""
+    found = []
+    for heading in re.findall(r"^#+\s+(.*)", prose_of(text), re.MULTILINE):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        name = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+        number, free = 0, name
+        while free in found:
+            number += 1
+            free = f"{name}-{number}"
+        found.append(free)
+    return found
+
+
 def inline_commands(text, words):
     """The commands between backticks in prose that begin with one of `words`."""
     found = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose_of(text))]
