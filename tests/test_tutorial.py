@@ -39,6 +39,13 @@ def test_notebook_is_stored_with_its_output_and_no_errors(path):
 
 
 @each
+def test_no_output_shows_the_address_of_an_object(path):
+    for page in (path, notebooks.TUTORIAL / "zh" / path.name):
+        for cell in notebooks.cells(page, "code"):
+            assert not re.search(r" at 0x[0-9a-f]+>", str(cell.outputs)), cell.source
+
+
+@each
 def test_figures_are_stored_in_the_notebook(path):
     for cell in notebooks.cells(path, "code"):
         if re.search(r"subplots\(|_figure\(", cell.source):

@@ -6,7 +6,7 @@ from training.report.picture import pyplot, write_picture
 from training.report.picture_style import colour, mark
 
 WIDTH = 5.2  # inches, so that letters of 10 points can be read on a phone
-APART = 0.16  # from one seed of a row to the next
+SEEDS = 0.36  # the height of the dots of a row
 CURVES = {
     "loss": "training loss, nats a token",
     "val_bleu": "greedy BLEU on val",
@@ -28,7 +28,7 @@ def draw(path, trainings, curve, figure, title):
     """
     done = [(one, found) for one in trainings if (found := one.figures())]
     rows = list(dict.fromkeys(one.row for one, _ in done))
-    heights = (2.8, 0.8 + 0.34 * len(rows))
+    heights = (2.8, 0.7 + 0.55 * len(rows))
     shape = {"figsize": (WIDTH, sum(heights)), "layout": "constrained", "height_ratios": heights}
     picture, (lines, dots) = pyplot().subplots(2, 1, **shape)
     missed, drawn = Counter(), Counter()
@@ -43,19 +43,25 @@ def draw(path, trainings, curve, figure, title):
             missed[number] += 1
         else:
             # Seeds with the same result stay visible.
-            dots.plot(found[figure], number + APART * (drawn[number] - 1), markersize=6, **look)
+            seeds = sum(other.row == one.row for other, _ in done)
+            at = number + 0.03 + SEEDS * drawn[number] / max(1, seeds - 1)
+            dots.plot(found[figure], at, markersize=6, **look)
             drawn[number] += 1
     for number, seeds in missed.items():
         of = sum(one.row == rows[number] for one, _ in done)
         said = "not reached" if seeds == of else f"{seeds} of {of} not reached"
         at_right = {"transform": dots.get_yaxis_transform(), "ha": "right", "va": "bottom"}
-        dots.text(0.98, number - 0.12, said, color=colour(number), **at_right)
+        dots.text(0.98, number + 0.3, said, color=colour(number), **at_right)
     lines.set(xlabel="epoch", ylabel=CURVES.get(curve, curve))
     lines.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     lines.set_xlim(lines.dataLim.x0 - 0.5, lines.dataLim.x1 + 0.5)
-    dots.set(xlabel=title, yticks=range(len(rows)), yticklabels=rows)
+    # The name of a row stands above its dots.
+    dots.set(xlabel=title, yticks=[n - 0.25 for n in range(len(rows))], yticklabels=rows)
+    dots.tick_params(axis="y", length=0, pad=-6)
+    for label in dots.get_yticklabels():
+        label.set_horizontalalignment("left")
     dots.set_ylim(len(rows) - 0.5, -0.5)
     dots.margins(x=0.1)
-    for axes in (lines, dots):
-        axes.grid(alpha=0.3)
+    lines.grid(alpha=0.3)
+    dots.grid(axis="x", alpha=0.3)
     write_picture(path, picture)

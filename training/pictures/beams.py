@@ -14,8 +14,8 @@ def beams_figure(tree, title="beam search"):
     """Draws the `training.pictures.inside.Tree` of a search: one column per step, the best on top.
 
     Lines go from each hypothesis to its continuations. A hypothesis without one was pruned. The
-    chosen hypothesis has its own colour. After four steps the tree goes on below, where the last
-    step is repeated.
+    chosen hypothesis has its own colour. After every four steps the tree goes on below and
+    repeats the last step.
     """
     steps, width = len(tree.pieces), len(tree.pieces[0])
     rows = -(-steps // STEPS)

@@ -1,6 +1,6 @@
 """`small.py` with one pair in five of the whole corpus, for methods that translate in training.
 
-A pair costs twenty-five times as much with them.
+A pair costs about twenty times as much with them.
 
 It does not use the first pairs, because parts of the corpus differ. One more epoch of cross-entropy
 on the first 6,000 pairs lost 2.4 BLEU.
