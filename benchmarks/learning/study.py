@@ -197,12 +197,15 @@ def p_values(study, trainings):
     from training.compare import significance
     from training.evaluate import parser, read_test_set
 
-    pairs, _ = read_test_set(parser().parse_args(["run", *study.evaluate]), "run")
-    references, systems = [pair.target for pair in pairs], {}
-    for training in trainings:
-        if training.figures():
-            texts = training.translations.read_text(encoding="utf-8").split("\n")[:-1]
-            systems.setdefault(training.row, []).append(texts)
+    done, systems = [one for one in trainings if one.figures()], {}
+    if not done:
+        return {}
+    run = str(done[0].run)
+    pairs, _ = read_test_set(parser().parse_args([run, *study.evaluate]), run)
+    references = [pair.target for pair in pairs]
+    for training in done:
+        texts = training.translations.read_text(encoding="utf-8").split("\n")[:-1]
+        systems.setdefault(training.row, []).append(texts)
     rows, found = list(study.rows), {}
     for number, row in enumerate(rows[1:]):
         other = rows[0] if study.p_from == "first" else rows[number]

@@ -114,7 +114,7 @@ def test_p_values_compare_with_the_first_or_previous_row(tmp_path, monkeypatch, 
         path = tmp_path / row
         path.write_text("".join(f"{text}\n" for text in texts or ()))
         done = functools.partial(bool, texts)
-        trainings.append(SimpleNamespace(row=row, figures=done, translations=path))
+        trainings.append(SimpleNamespace(run=row, row=row, figures=done, translations=path))
     asked = SimpleNamespace(p_from=p_from, rows=found, evaluate=["--recipe", "dates"])
     values = study.p_values(asked, trainings)
     assert values.pop("wrong") < 0.01 and expected.pop("wrong") == "small"
