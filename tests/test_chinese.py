@@ -97,34 +97,25 @@ def numbers(text):
     return Counter(NUMBER.findall(LINK.sub("]", text)))
 
 
-def code(source):
-    """The statements of a cell without comments, where each string is replaced by "text".
-
-    In a string with values, the values stay, in the order that the language needs.
-    """
+def parsed(source):
+    """The syntax tree of a cell. A string with values keeps only its values, in one order for both
+    languages."""
     tree = ast.parse(TransformerManager().transform_cell(source))
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             values = (part for part in node.values if isinstance(part, ast.FormattedValue))
             node.values = sorted(values, key=ast.dump)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+    return tree
+
+
+def strings(tree):
+    """The strings of a tree, which it replaces by "text" there."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
             node.value = "text"
-    return ast.dump(tree)
-
-
-def strings(source):
-    """The strings of a cell that are not part of a string with values."""
-    tree = ast.parse(TransformerManager().transform_cell(source))
-    parts = {
-        id(part)
-        for one in ast.walk(tree)
-        if isinstance(one, ast.JoinedStr)
-        for part in ast.walk(one)
-    }
-    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return [
-        node.value for node in constants if isinstance(node.value, str) and id(node) not in parts
-    ]
+    return found
 
 
 def printed_numbers(cell):
@@ -178,9 +169,10 @@ def test_code_of_a_chinese_notebook_differs_only_in_chinese_strings_and_comments
     (first, *english), (own_first, *chinese) = (notebooks.cells(page, "code") for page in pages)
     assert own_first.source == first.source + FONT
     for one, other in zip(english, chinese, strict=True):
-        assert code(one.source) == code(other.source), other.source
-        for text, own in zip(strings(one.source), strings(other.source), strict=True):
+        tree, own_tree = parsed(one.source), parsed(other.source)
+        for text, own in zip(strings(tree), strings(own_tree), strict=True):
             assert own == text or CHINESE.search(own), own
+        assert ast.dump(tree) == ast.dump(own_tree), other.source
         said, own_said = ([out.output_type for out in cell.outputs] for cell in (one, other))
         assert said == own_said, other.source
         if not any(word in one.source for word in DIFFER):

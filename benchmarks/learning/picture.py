@@ -31,7 +31,7 @@ def draw(path, trainings, curve, figure, title):
     heights = (2.8, 0.7 + 0.55 * len(rows))
     shape = {"figsize": (WIDTH, sum(heights)), "layout": "constrained", "height_ratios": heights}
     picture, (lines, dots) = pyplot().subplots(2, 1, **shape)
-    missed, drawn = Counter(), Counter()
+    missed, drawn, seeds = Counter(), Counter(), Counter(one.row for one, _ in done)
     for one, found in done:
         number = rows.index(one.row)
         look = {"color": colour(number), "marker": mark(number)}
@@ -43,13 +43,12 @@ def draw(path, trainings, curve, figure, title):
             missed[number] += 1
         else:
             # Seeds with the same result stay visible.
-            seeds = sum(other.row == one.row for other, _ in done)
-            at = number + 0.03 + SEEDS * drawn[number] / max(1, seeds - 1)
+            at = number + 0.03 + SEEDS * drawn[number] / max(1, seeds[one.row] - 1)
             dots.plot(found[figure], at, markersize=6, **look)
             drawn[number] += 1
-    for number, seeds in missed.items():
-        of = sum(one.row == rows[number] for one, _ in done)
-        said = "not reached" if seeds == of else f"{seeds} of {of} not reached"
+    for number, count in missed.items():
+        of = seeds[rows[number]]
+        said = "not reached" if count == of else f"{count} of {of} not reached"
         at_right = {"transform": dots.get_yaxis_transform(), "ha": "right", "va": "bottom"}
         dots.text(0.98, number + 0.3, said, color=colour(number), **at_right)
     lines.set(xlabel="epoch", ylabel=CURVES.get(curve, curve))

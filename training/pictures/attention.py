@@ -1,6 +1,6 @@
 """Draws the attention of the heads: as heat-maps, and as lines between words."""
 
-from ..report.picture import pyplot
+from ..report.picture import grid, pyplot
 from ..report.picture_style import SHARES, at_axis, colour
 
 LABEL = 10  # points: readable on a phone, if the picture is about 5 inches wide
@@ -60,11 +60,8 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), mini
     columns = min(COLUMNS, layers)
     rows = -(-layers // columns)
     size = (2.6 * columns, 0.9 + rows * (0.7 + 0.24 * max(len(queries), len(keys))))
-    shape = {"figsize": size, "layout": "constrained", "squeeze": False}
-    figure, panels = pyplot().subplots(rows, columns, **shape)
-    for ax in panels.flat[layers:]:
-        ax.remove()
-    for layer, ax in enumerate(panels.flat[:layers]):
+    figure, panels = grid(layers, columns, size)
+    for layer, ax in enumerate(panels):
         for head in range(heads):
             for t, s in zip(*(attention[layer, head] >= minimum).nonzero(), strict=True):
                 # Summed shares of the bytes of a character may exceed 1 by rounding.

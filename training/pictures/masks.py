@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..report.picture import pyplot
+from ..report.picture import grid
 from ..report.picture_style import SHARES, at_axis
 from .attention import LABEL, LETTER, PITCH
 
@@ -26,11 +26,8 @@ def masks_figure(source, read, source_mask, read_mask):
     side = 0.6 + LETTER * longest + max(1.4, PITCH * max(len(source), count))
     columns = 2 if side < 2.9 else 1
     rows = -(-len(maps) // columns)
-    shape = {"figsize": (columns * side, rows * side), "layout": "constrained", "squeeze": False}
-    figure, panels = pyplot().subplots(rows, columns, **shape)
-    for ax in panels.flat[len(maps) :]:
-        ax.remove()
-    for ax, (title, mask, queries, keys) in zip(panels.flat, maps, strict=False):
+    figure, panels = grid(len(maps), columns, (columns * side, rows * side))
+    for ax, (title, mask, queries, keys) in zip(panels, maps, strict=True):
         ax.imshow(mask, cmap=SHARES, vmin=0, vmax=1.4)
         at_axis(ax.xaxis, keys, size=LABEL)
         at_axis(ax.yaxis, queries, size=LABEL)

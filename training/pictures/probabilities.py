@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..report.picture import pyplot
+from ..report.picture import grid, pyplot
 from ..report.picture_style import COLOURS, at_axis
 
 MAXIMUM = 10  # number of pieces drawn of a distribution
@@ -43,11 +43,8 @@ def distributions_figure(labels, probs, ids, names, smoothing, positions=None):
     size = probs.shape[1]
     positions = range(len(probs)) if positions is None else positions
     rows = -(-len(positions) // COLUMNS)
-    shape = {"figsize": (2.6 * COLUMNS, 0.6 + 2.3 * rows), "layout": "constrained"}
-    figure, panels = pyplot().subplots(rows, COLUMNS, squeeze=False, **shape)
-    for ax in panels.flat[len(positions) :]:
-        ax.remove()
-    for place, ax in zip(positions, panels.flat, strict=False):
+    figure, panels = grid(len(positions), COLUMNS, (2.6 * COLUMNS, 0.6 + 2.3 * rows))
+    for place, ax in zip(positions, panels, strict=True):
         of_label = ids[place] == labels[place]
         target = (1 - smoothing) * of_label + smoothing / size
         at = np.arange(len(of_label))
@@ -57,9 +54,9 @@ def distributions_figure(labels, probs, ids, names, smoothing, positions=None):
         ax.set(ylim=(0, 1.02))
         (label,) = np.flatnonzero(of_label)
         ax.set_title(f"{place + 1}: {names[place][label]}", fontsize="medium", parse_math=False)
-    for ax in panels[:, 0]:
+    for ax in panels[::COLUMNS]:
         ax.set_ylabel("probability")
-    handles, known = panels[0, 0].get_legend_handles_labels()
+    handles, known = panels[0].get_legend_handles_labels()
     figure.legend(handles, known, loc="outside upper center", ncols=2)
     figure.supxlabel("piece", fontsize="medium")
     return figure

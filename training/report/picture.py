@@ -21,6 +21,15 @@ def pyplot():
     return pyplot
 
 
+def grid(count, columns, size):
+    """(a figure of `size` inches, its `count` panels), with so many columns."""
+    shape = {"figsize": size, "layout": "constrained", "squeeze": False}
+    figure, panels = pyplot().subplots(-(-count // columns), columns, **shape)
+    for ax in panels.flat[count:]:
+        ax.remove()
+    return figure, list(panels.flat[:count])
+
+
 def write_picture(path, figure, *others):
     """Writes a figure to one or more paths and closes it: as SVG if the name ends in .svg, else as
     PNG."""
