@@ -37,6 +37,7 @@ SUPPORTED = {
     "share_halves": (False,),
     "location_width": (0,),
     "query_key_norm": (False,),
+    "use_bias": (True,),
     "copy": (False,),
 }
 # The search options that the page reads. Any other must have its default.

@@ -9,7 +9,7 @@ from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.feed_forward import GATED, FeedForward
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense
-from tfformer.layers.weight_matrices import float_matrix
+from tfformer.layers.weight_matrices import float_bias, float_matrix
 
 # Options that must have this value, because CTranslate2 has no other.
 EXPRESSED = {
@@ -166,7 +166,7 @@ def set_feed_forward(spec, layer):
 def set_linear(spec, *layers):
     """Joins dense layers into one. Our kernel [in, out] becomes a weight [out, in]."""
     spec.weight = np.concatenate([as_array(float_matrix(layer)).T for layer in layers])
-    spec.bias = np.concatenate([as_array(layer.bias) for layer in layers])
+    spec.bias = np.concatenate([as_array(float_bias(layer)) for layer in layers])
 
 
 def set_norm(spec, layer):

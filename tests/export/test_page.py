@@ -372,6 +372,7 @@ REFUSED = {
     "share_halves": {"share_halves": True},
     "location_width": {"location_width": 3},
     "query_key_norm": {"query_key_norm": True},
+    "use_bias": {"use_bias": False},
     "copy": {"copy": True},
 }
 

@@ -159,7 +159,8 @@ def parameters(config):
     """By hand, from the sizes in the paper and the biases of Keras layers."""
     D, F = config.d_model, config.d_ff
     keys = D * config.key_value_heads // config.num_heads
-    attention = 2 * (D * D + D) + 2 * (D * keys + keys)
+    biases = 1 if config.use_bias else 0
+    attention = 2 * (D * D + D * biases) + 2 * (D * keys + keys * biases)
     norm = D * {"layer": 2, "simple": 0, "ada": 0, "rms": 1, "batch": 4}[config.normalization]
     self_attention = attention
     if config.attention_positions == "relative":
@@ -169,7 +170,7 @@ def parameters(config):
     layers = [config.num_encoder_layers, config.num_decoder_layers]
     encoder_layers, decoder_layers = (min(config.unique_layers or n, n) for n in layers)
     matrices = 3 if config.activation == "swiglu" else 2
-    feed_forward = matrices * D * F + (matrices - 1) * F + D
+    feed_forward = matrices * D * F + ((matrices - 1) * F + D) * biases
     total = encoder_layers * (self_attention + feed_forward + 2 * norm)
     total += decoder_layers * (attention + 3 * norm)
     total += decoder_layers * config.location_width * config.num_heads**2

@@ -120,7 +120,7 @@ def silu(x):
 
 def feed_forward(layer, x):
     inner, outer, activation = layer.inner, layer.outer, layer.activation
-    hidden = x @ array(inner.kernel) + array(inner.bias)
+    hidden = dense(inner, x)
     if activation in ("swiglu", "geglu"):
         gated = {"swiglu": silu, "geglu": gelu_tanh}[activation](hidden)
         return dense(outer, gated * dense(layer.gate, x))

@@ -30,6 +30,7 @@ VARIANTS = {
     },
     "a norm after the embeddings": {"embedding_norm": True, "epsilon": 1e-3},
     "batch": {"normalization": "batch", "norm": "pre"},
+    "no biases": {"use_bias": False, "activation": "swiglu"},
     "location-aware, one half for both": {
         "location_width": 3, "copy": True, "share_halves": True,
     },

@@ -77,6 +77,9 @@ class StackOptions:
             and 8192, as in Llama 3.1. Other positions ignore them.
         query_key_norm: whether self-attention normalises the queries and keys of each head by an
             RMSNorm, as in Qwen3; see `tfformer.layers.attention.MultiHeadAttention`. Default False.
+        use_bias: whether the projections of attention and the matrices of the feed-forward layer
+            have biases. Default True, as in the paper; Llama and T5 have none. (`output_bias` is
+            that of the output layer.)
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.
@@ -129,6 +132,7 @@ class StackOptions:
         8192, "with rotary_factor: the text length before the wavelengths grew", minimum=1
     )
     query_key_norm: bool = option(False, "RMSNorm of the queries and keys of each head")
+    use_bias: bool = option(True, "attention and the feed-forward layer have biases")
 
     # Whether the model has attention heads, and whether it can be trained here.
     HAS_HEADS, IS_TRAINED = True, True

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer.inference import int8
 from tfformer.inference.low_latency import multiplied
-from tfformer.layers.weight_matrices import float_matrix
+from tfformer.layers.weight_matrices import float_bias, float_matrix
 
 
 class Dense:
@@ -40,7 +40,7 @@ def side_by_side(layers, scales=None):
     """Kernel [D, N] and bias [N] of several layers, float32."""
     pairs = list(zip(layers, scales or [1.0] * len(layers), strict=True))
     kernels = [float_matrix(layer) * scale for layer, scale in pairs]
-    biases = [tf.cast(layer.bias, tf.float32) * scale for layer, scale in pairs]
+    biases = [float_bias(layer) * scale for layer, scale in pairs]
     return tf.concat(kernels, axis=1), tf.concat(biases, axis=0)
 
 

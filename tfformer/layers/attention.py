@@ -117,6 +117,7 @@ class MultiHeadAttention(Layer):
             heads, normalises queries and keys before rotary positions and scores, as in Qwen3
             (after Henry et al. 2020). Default False.
         epsilon: the number that this norm adds to the mean square. Default 1e-6.
+        use_bias: whether the four projections have biases. Default True.
 
     Call arguments:
         query: [B, T, D]. It may have more axes before T, as pieces of texts have, [B, P, T, D];
@@ -161,7 +162,6 @@ class MultiHeadAttention(Layer):
     MEANT = {
         "key_dim": "give d_model, the width of all heads together",
         "value_dim": "give d_model, the width of all heads together",
-        "use_bias": "the projections always have one",
         "output_shape": "the output is as wide as d_model",
     }
     MEANT_IN_CALL = {
@@ -185,6 +185,7 @@ class MultiHeadAttention(Layer):
         rotary: Mapping[str, float] | None = None,
         query_key_norm: bool = False,
         epsilon: float = 1e-6,
+        use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -208,7 +209,7 @@ class MultiHeadAttention(Layer):
         self.num_key_value_heads, self.positions = num_key_value_heads, positions
         self.key_value_heads = num_key_value_heads or num_heads
         self.head_size = head_size or d_model // num_heads
-        self.supports_masking = True
+        self.supports_masking, self.use_bias = True, use_bias
         width = self.key_value_heads * self.head_size
         self.query_projection = self._projection("query", num_heads * self.head_size)
         self.key_projection = self._projection("key", width)
@@ -231,7 +232,8 @@ class MultiHeadAttention(Layer):
         self.watcher: Callable[[Tensor], object] | None = None
 
     def _projection(self, name, width):
-        return keras.layers.Dense(width, name=name, dtype=self.dtype_policy)
+        common = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+        return keras.layers.Dense(width, name=name, **common)
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None) -> None:
         if query_shape[-1] != self.d_model:
@@ -425,6 +427,7 @@ class MultiHeadAttention(Layer):
             "rotary": self.rotary,
             "query_key_norm": self.query_key_norm,
             "epsilon": self.epsilon,
+            "use_bias": self.use_bias,
         }
 
 

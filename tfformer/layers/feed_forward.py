@@ -32,6 +32,7 @@ class FeedForward(Layer):
         d_ff: the inner width.
         activation: `"relu"` (default), `"gelu"`, `"gelu_tanh"`, `"silu"`, `"swiglu"` or `"geglu"`.
         dropout: on the output of the activation, in training. Default 0.
+        use_bias: whether the matrices have biases b. Default True.
 
     Call arguments:
         x: [..., D].
@@ -53,7 +54,13 @@ class FeedForward(Layer):
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, activation: str = "relu", dropout: float = 0.0, **kwargs: Any
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_whole(d_model=d_model, d_ff=d_ff)
@@ -61,15 +68,16 @@ class FeedForward(Layer):
             raise ValueError(f"activation must be one of {ACTIVATIONS}, got {activation!r}")
         self.d_model, self.d_ff, self.activation = d_model, d_ff, activation
         number("dropout", dropout, 0, 1)
-        self.dropout = dropout
+        self.dropout, self.use_bias = dropout, use_bias
         self.gated = activation in GATED
         self.supports_masking = True
         inner = GATED.get(activation, activation)
         act = gelu_tanh if inner == "gelu_tanh" else inner
-        self.inner = keras.layers.Dense(d_ff, act, name="inner", dtype=self.dtype_policy)
+        common = {"use_bias": use_bias, "dtype": self.dtype_policy}
+        self.inner = keras.layers.Dense(d_ff, act, name="inner", **common)
         if self.gated:
-            self.gate = keras.layers.Dense(d_ff, name="gate", dtype=self.dtype_policy)
-        self.outer = keras.layers.Dense(d_model, name="outer", dtype=self.dtype_policy)
+            self.gate = keras.layers.Dense(d_ff, name="gate", **common)
+        self.outer = keras.layers.Dense(d_model, name="outer", **common)
         # Only with dropout: its seed is a weight, which models saved earlier do not have.
         self.inner_dropout = Dropout(dropout, dtype=self.dtype_policy) if dropout else None
 
@@ -103,4 +111,5 @@ class FeedForward(Layer):
             "d_ff": self.d_ff,
             "activation": self.activation,
             "dropout": self.dropout,
+            "use_bias": self.use_bias,
         }

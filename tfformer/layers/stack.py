@@ -25,6 +25,7 @@ def cross_attention(options, **common):
     sizes = options.d_model, options.num_heads, options.attention_dropout
     width = options.location_width
     known = {"num_key_value_heads": options.num_key_value_heads, "location_width": width}
+    known |= {"use_bias": options.use_bias}
     return MultiHeadAttention(*sizes, **known, head_size=options.head_size, **common)
 
 
@@ -34,13 +35,15 @@ def self_attention(options, **common):
     known = options.num_key_value_heads, options.attention_positions
     own = {"head_size": options.head_size, "rotary": options.rotary}
     own |= {"query_key_norm": options.query_key_norm, "epsilon": options.epsilon}
+    own |= {"use_bias": options.use_bias}
     return MultiHeadAttention(*sizes, *known, **own, **common)
 
 
 def feed_forward(options, **common):
     """Make the feed-forward layer from `StackOptions`."""
     sizes = options.d_model, options.d_ff
-    return FeedForward(*sizes, options.activation, options.activation_dropout, **common)
+    known = options.activation, options.activation_dropout, options.use_bias
+    return FeedForward(*sizes, *known, **common)
 
 
 class Part(NamedTuple):

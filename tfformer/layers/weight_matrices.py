@@ -81,6 +81,13 @@ def float_matrix(layer):
     return matrix
 
 
+def float_bias(layer):
+    """The bias of a `Dense`, float32 [out]; zeros if it has none."""
+    if layer.use_bias:
+        return ops.cast(layer.bias, "float32")
+    return ops.zeros(layer.units, "float32")
+
+
 def _dequantized(layer, matrix):
     """Dequantize integers, in the shape of the kernel, to float32 [in, out], by Keras's scales."""
     scale, zero = ops.cast(layer.kernel_scale, "float32"), getattr(layer, "kernel_zero", None)
