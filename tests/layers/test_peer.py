@@ -86,6 +86,13 @@ def test_only_full_multi_head_attention_converts_to_kerashub(x, randomise):
                 tfformer.to_keras_hub(ours, encoder_of("post"))
 
 
+def test_a_layer_without_biases_has_no_counterpart_in_kerashub():
+    ours = EncoderLayer(D, H, D_FF, epsilon=1e-4, use_bias=False)
+    ours.build((None, None, D))
+    with pytest.raises(ValueError, match="use_bias=True, as all of KerasHub, got False"):
+        tfformer.to_keras_hub(ours, encoder_of("post"))
+
+
 def test_incompatible_layers_are_refused():
     ours = EncoderLayer(D, H, D_FF, epsilon=1e-4)
     with pytest.raises(ValueError, match="layer must be a built EncoderLayer"):

@@ -13,7 +13,9 @@ TARGETS = [f"{n * 7} Dinge und Wort {n}" for n in range(97)]
 CASES = {
     "paper": {"tie_embeddings": "all"},
     "biased": {"tie_embeddings": "target", "output_bias": True},
-    "pre-norm": {"norm": "pre", "activation": "gelu", "tie_embeddings": "target"},
+    "pre-norm, no biases": {
+        "norm": "pre", "activation": "gelu", "tie_embeddings": "target", "use_bias": False,
+    },
     "learned": {
         "activation": "silu", "positions": "learned", "max_positions": 23, "embedding_norm": True,
     },

@@ -19,6 +19,7 @@ OURS_ALONE = (
     "num_key_value_heads",
     "location_width",
     "query_key_norm",
+    "use_bias",
 )
 
 
