@@ -23,19 +23,17 @@ def cross_attention(options, **common):
     """Make the attention to the memory from `StackOptions`; `common` are arguments of every Keras
     layer."""
     sizes = options.d_model, options.num_heads, options.attention_dropout
-    width = options.location_width
-    known = {"num_key_value_heads": options.num_key_value_heads, "location_width": width}
-    known |= {"use_bias": options.use_bias}
-    return MultiHeadAttention(*sizes, **known, head_size=options.head_size, **common)
+    names = "num_key_value_heads", "location_width", "head_size", "use_bias"
+    own = {name: getattr(options, name) for name in names}
+    return MultiHeadAttention(*sizes, **own, **common)
 
 
 def self_attention(options, **common):
     """Make the attention of a sequence to itself, which may use relative positions."""
     sizes = options.d_model, options.num_heads, options.attention_dropout
     known = options.num_key_value_heads, options.attention_positions
-    own = {"head_size": options.head_size, "rotary": options.rotary}
-    own |= {"query_key_norm": options.query_key_norm, "epsilon": options.epsilon}
-    own |= {"use_bias": options.use_bias}
+    names = "head_size", "rotary", "query_key_norm", "epsilon", "use_bias"
+    own = {name: getattr(options, name) for name in names}
     return MultiHeadAttention(*sizes, *known, **own, **common)
 
 

@@ -22,7 +22,7 @@ def pyplot():
 
 
 def grid(count, columns, size):
-    """(a figure of `size` inches, its `count` panels), with so many columns."""
+    """(a figure of `size` inches, its `count` panels), which stand in `columns` columns."""
     shape = {"figsize": size, "layout": "constrained", "squeeze": False}
     figure, panels = pyplot().subplots(-(-count // columns), columns, **shape)
     for ax in panels.flat[count:]:
