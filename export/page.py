@@ -5,8 +5,8 @@
 The file contains the weights, the vocabulary and the forward pass in JavaScript. It needs no
 installation, no server and no network: open it from a disk, or put it on any web host. A learner
 types a text and sees its translation token by token, with the attention of every layer and head.
-Heads and the causal mask can be switched off, a token can be forced, and a beam search runs step by
-step. The page is in English and Chinese.
+Heads and masks can be switched off, padding can be added, a token can be forced, and a beam search
+runs step by step. The page is in English and Chinese.
 
 RUN is a small encoder-decoder with a SentencePiece tokenizer. If the page does not support one of
 its options, the command names the option and writes nothing. The weights are stored as float32, so
@@ -37,7 +37,6 @@ SUPPORTED = {
     "share_halves": (False,),
     "location_width": (0,),
     "query_key_norm": (False,),
-    "use_bias": (True,),
     "copy": (False,),
 }
 # The search options that the page reads. Any other must have its default.

@@ -17,15 +17,23 @@ let language = "en";
 const WORDS = JSON.parse($("words").textContent);
 // A text of the page in the language: word("headOn", {layer: 1, head: 2})
 const word = (name, values = {}) => WORDS[language][name].replace(/{(\w+)}/g, (_, key) => values[key]);
+// The boxes, and what they are in the original translation.
+const BOXES = {causal: true, padding: true, padded: false};
 const state = {
-  ids: [], cut: false, off: new Set(), causal: true, forced: [], original: null, changed: null,
+  ids: [], cut: false, off: new Set(), ...BOXES, forced: [], original: null, changed: null,
   chosen: {which: "original", position: 0}, kind: "cross", beam: null, steps: [], task: 0, change: 0,
 };
-const PLAIN = {off: new Set(), causal: true};
-const switches = () => ({off: new Set(state.off), causal: state.causal});
-const isChanged = () => state.off.size > 0 || !state.causal || state.forced.length > 0;
+const PLAIN = {off: new Set(), ...BOXES};
+const switches = () => ({off: new Set(state.off), causal: state.causal, padding: state.padding});
+const changedBoxes = () => Object.keys(BOXES).filter(name => state[name] !== BOXES[name]);
+const isChanged = () => state.off.size + changedBoxes().length + state.forced.length > 0;
 const target = id => page.target.pieces[id];
-const sources = () => state.ids.map(id => page.source.pieces[id]);
+const sources = ids => ids.map(id => page.source.pieces[id]);
+// The source of the changed translation: with up to four tokens of padding, as beside a longer text.
+const changedIds = () => {
+  const room = state.padded ? page.search.max_source_length - state.ids.length : 0;
+  return [...state.ids, ...Array(Math.min(4, room)).fill(PAD)];
+};
 
 // ---- Translating ----
 async function start() {
@@ -35,8 +43,8 @@ async function start() {
   state.chosen = {which: "original", position: 0};
   const task = ++state.task, isLatest = () => task === state.task;
   restartBeam();
-  $("pieces").replaceChildren(...sources().map(piece => make("span", {class: "piece"}, piece)));
-  const found = await translated("original", PLAIN, [], isLatest);
+  $("pieces").replaceChildren(...sources(ids).map(piece => make("span", {class: "piece"}, piece)));
+  const found = await translated("original", ids, PLAIN, [], isLatest);
   if (!isLatest()) return;
   state.original = found;
   await update();
@@ -47,23 +55,23 @@ async function update() {
   const {task} = state, change = ++state.change;
   const isLatest = () => task === state.task && change === state.change;
   restartBeam();
-  const found = isChanged() ? await translated("changed", switches(), state.forced, isLatest) : null;
+  const found = isChanged() ? await translated("changed", changedIds(), switches(), state.forced, isLatest) : null;
   if (!isLatest()) return;
   state.changed = found;
   if (!found) state.chosen.which = "original";
   show();
 }
 // A translation, which appears token by token, until it is no longer the latest.
-async function translated(which, how, given, isLatest) {
+async function translated(which, ids, how, given, isLatest) {
   say(word("working"));
-  const source = page.model.encode(state.ids, how);
+  const source = page.model.encode(ids, how);
   let found = null;
   for (found of greedy(page.model, source, how, page.search.max_target_length, given)) {
     showTranslation(which, found);
     await new Promise(done => setTimeout(done, 20));
     if (!isLatest()) break;
   }
-  return found;
+  return {...found, source: ids};
 }
 function forceAt(id) {
   const {which, position} = state.chosen, run = state[which];
@@ -79,11 +87,11 @@ function show() {
   for (const which of ["original", "changed"]) showTranslation(which, state[which]);
   const changes = [];
   if (state.off.size) changes.push(word("off", {names: [...state.off].map(headName).join(", ")}));
-  if (!state.causal) changes.push(word("noMask"));
+  changes.push(...changedBoxes().map(name => word(`${name}Changed`)));
   if (state.forced.length) changes.push(word("forced", {pieces: state.forced.map(target).join(" ")}));
   $("changes").textContent = changes.join("") || word("none");
   $("undo").hidden = !changes.length;
-  $("causal").checked = state.causal;
+  for (const name of Object.keys(BOXES)) $(name).checked = state[name];
   say(state.cut ? word("cut") : "");
   showLikely();
   showHeads();
@@ -120,8 +128,9 @@ function showHeads() {
   const run = state.changed ?? state.original;
   const layers = run?.attention ? run.attention[state.kind] : [];
   const written = (run?.ids ?? []).map(target), read = [target(BOS), ...written.slice(0, -1)];
+  const source = sources(run?.source ?? []);
   const [rows, columns] = {
-    encoder: [sources(), sources()], decoder: [written, read], cross: [written, sources()],
+    encoder: [source, source], decoder: [written, read], cross: [written, source],
   }[state.kind];
   $("heads").replaceChildren(...layers.flatMap((heads, layer) => heads.map((weights, head) => {
     const name = `${state.kind}.${layer}.${head}`, on = !state.off.has(name);
@@ -179,7 +188,7 @@ function restartBeam() {
 function stepBeam() {
   if (state.ids.length < 2) return;
   const how = switches();
-  state.beam ??= new Beam(page.model, page.model.encode(state.ids, how), how, page.search, +$("width").value);
+  state.beam ??= new Beam(page.model, page.model.encode(changedIds(), how), how, page.search, +$("width").value);
   if (state.beam.done) return;
   state.beam.step();
   state.steps.push(state.beam.hypotheses);
@@ -231,9 +240,10 @@ async function begin() {
     const id = page.target.pieces.indexOf($("word").value);
     id === -1 || id === PAD || id === BOS ? say(word("noPiece", {piece: $("word").value})) : forceAt(id);
   });
-  $("causal").addEventListener("change", () => { state.causal = $("causal").checked; update(); });
+  for (const name of Object.keys(BOXES))
+    $(name).addEventListener("change", () => { state[name] = $(name).checked; update(); });
   listen("undo", "click", () => {
-    Object.assign(state, {forced: [], causal: true, off: new Set()});
+    Object.assign(state, {forced: [], ...BOXES, off: new Set()});
     update();
   });
   listen("language", "click", () => {

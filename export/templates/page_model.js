@@ -254,11 +254,11 @@ class Model {
     const {norm, last_norm: last} = this.config;
     return last ?? norm === "pre" ? this.norm(`${stack}/final_norm`, x) : x;
   }
-  // switches: {off: a set of "encoder.0.1" (kind, layer, head), causal: whether the mask is on}.
+  // switches: {off: a set of "encoder.0.1" (kind, layer, head); causal, padding: whether the mask is on}.
   encode(ids, switches) {
     const read = ids.map(id => id === EOS && !this.config.source_eos ? PAD : id), attention = [];
     let x = this.embedded("source", read);
-    const seen = (_, s) => read[s] !== PAD;
+    const seen = (_, s) => read[s] !== PAD || !switches.padding;
     for (let n = 0; n < this.config.num_encoder_layers; n++) {
       const name = `encoder/layer_${n}`, off = h => switches.off.has(`encoder.${n}.${h}`);
       attention.push([]);

@@ -28,7 +28,7 @@ MODELS = {
     "the paper's": {},
     "pre-norm": {
         "norm": "pre", "normalization": "rms", "activation": "swiglu", "positions": "learned",
-        "max_positions": 23, "tie_embeddings": "all", "num_key_value_heads": 1,
+        "max_positions": 23, "tie_embeddings": "all", "num_key_value_heads": 1, "use_bias": False,
     },
     "bias": {
         "activation": "gelu", "tie_embeddings": "target", "output_bias": True, "last_norm": True,
@@ -79,8 +79,8 @@ def rows(browser, code):
     return np.array(browser.run(f"({code}).map(row => [...row])"))
 
 
-def logits(browser, switches="PLAIN"):
-    source = f"page.model.encode({SOURCE_IDS}, {switches})"
+def logits(browser, switches="PLAIN", source_ids=SOURCE_IDS):
+    source = f"page.model.encode({source_ids}, {switches})"
     code = f"page.model.decode({TARGET_IDS}, {source}, {switches}, true)"
     return rows(browser, f"{code}.logits"), code
 
@@ -109,7 +109,7 @@ def test_logits_without_causal_mask_or_a_head_equal_the_library(browser, tokeniz
     inputs = {"source_ids": source, "target_ids": target}
     x = model._target(target, Padded(), False)
     expected = model.logits(model.decoder(x, model.encode(source), causal=False))
-    found, _ = logits(browser, "{off: new Set(), causal: false}")
+    found, _ = logits(browser, "{...PLAIN, causal: false}")
     np.testing.assert_allclose(found, np.array(expected)[0], rtol=0, atol=1e-4)
     for kind, attention in (
         ("encoder", model.encoder.layers[1].self_attention),
@@ -122,8 +122,23 @@ def test_logits_without_causal_mask_or_a_head_equal_the_library(browser, tokeniz
         kernel.assign(np.where(np.arange(len(whole))[:, None] < len(whole) // 2, whole, 0))
         expected = np.array(model(inputs))[0]
         kernel.assign(whole)
-        found, _ = logits(browser, f'{{off: new Set(["{kind}.1.1"]), causal: true}}')
+        found, _ = logits(browser, f'{{...PLAIN, off: new Set(["{kind}.1.1"])}}')
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+
+
+def test_logits_with_padding_equal_the_library(browser, tokenizer, tmp_path):
+    model = random_model(tokenizer.source_vocabulary_size)
+    tfformer.save(tmp_path / "run", model, tokenizer, search=SEARCH)
+    opened(browser, tmp_path / "run", tmp_path / "page.html")
+    padded = [*SOURCE_IDS, 0, 0, 0, 0]
+    plain, _ = logits(browser)
+    masked, _ = logits(browser, source_ids=padded)
+    np.testing.assert_allclose(masked, plain, rtol=0, atol=1e-9)
+    seen, _ = logits(browser, "{...PLAIN, padding: false}", padded)
+    assert abs(seen - plain).max() > 0.1
+    source, target = np.array([padded]), np.array([TARGET_IDS])
+    expected = model.decode(target, model.encode(source, rows=Padded()))
+    np.testing.assert_allclose(seen, np.array(expected)[0], rtol=0, atol=1e-4)
 
 
 GREEDY = """texts => texts.map(text => {
@@ -269,6 +284,30 @@ def test_disabled_head_and_mask_change_the_translation_until_undone(shown):
     assert shown.run("state.changed === null && $('causal').checked && state.off.size === 0")
 
 
+def test_padding_changes_a_translation_only_without_its_mask(shown, seen):
+    shown.until(DONE)
+    shown.run("$('padded').click()")
+    shown.until("state.changed?.ids.length && $('said').textContent === ''")
+    assert shown.run("$('changes').textContent") == "Padding after the source. "
+    original = shown.run("$('originalText').textContent")
+    assert shown.run("$('changedText').textContent") == original
+    length = shown.run("state.ids.length")
+    shares = "state.{}.attention.cross[0][0][0]"
+    assert len(shown.run(shares.format("original"))) == length
+    assert shown.run(shares.format("changed"))[length:] == [0, 0, 0, 0]
+    shown.run("$('padding').click()")
+    shown.until("$('changes').textContent.includes('Padding mask off') && !$('said').textContent")
+    assert min(shown.run(shares.format("changed"))[length:]) > 0
+    # A text of the maximum length has no room for padding.
+    text = json.dumps(" ".join(tiny.WORDS * 3))
+    shown.run(f"$('text').value = {text}; $('form').requestSubmit()")
+    shown.until("state.changed?.ids.length && $('said').textContent !== 'translating …'")
+    assert shown.run("[state.ids.length, state.changed.source.length]") == [17, 17]
+    shown.run("$('undo').click()")
+    shown.until("$('undo').hidden")
+    assert shown.run("[$('padded').checked, $('padding').checked]") == [False, True]
+
+
 def test_last_of_several_quick_changes_wins(shown):
     shown.until(DONE)
     click = "document.querySelector('[data-head=\"cross.0.1\"]').click()"
@@ -372,7 +411,6 @@ REFUSED = {
     "share_halves": {"share_halves": True},
     "location_width": {"location_width": 3},
     "query_key_norm": {"query_key_norm": True},
-    "use_bias": {"use_bias": False},
     "copy": {"copy": True},
 }
 
@@ -410,7 +448,7 @@ def test_every_option_of_the_model_is_supported_or_refused():
     }
     # The weights show the first; only training and other positions read the rest.
     assert unread == {
-        "d_ff", "output_bias", "head_size", "max_positions",
+        "d_ff", "use_bias", "output_bias", "head_size", "max_positions",
         "source_vocabulary_size", "target_vocabulary_size",
         "dropout", "attention_dropout", "activation_dropout",
         "rotary_base", "rotary_factor", "rotary_length",
