@@ -39,9 +39,10 @@ class DecoderWeights:
             self.found[f"{ours}/{our_name}"] = array
 
     def put(self, name, kernel, bias=None):
-        """Stores a dense layer: kernel [in, out], and its bias. Default: zeros."""
-        bias = np.zeros(kernel.shape[1], "float32") if bias is None else bias
-        self.found[f"{name}/kernel"], self.found[f"{name}/bias"] = compact(kernel), bias
+        """Stores a dense layer: kernel [in, out], and its bias, if it has one."""
+        self.found[f"{name}/kernel"] = compact(kernel)
+        if bias is not None:
+            self.found[f"{name}/bias"] = bias
 
     def read_tables(self, table, size, tied, impossible):
         """Reads the embedding with this name and the output layer, after the last norm.

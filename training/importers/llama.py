@@ -5,7 +5,7 @@ once for these differences, so the resulting model needs no options for them:
 
 - The original rotates feature i of a head together with feature i + K / 2; here, with its
   neighbour. So the features of queries and keys, and of their norms in Qwen3, are reordered.
-- Linear layers without biases get biases of zeros.
+- If only some layers have biases, as in Qwen2, the others get biases of zeros.
 """
 
 import sys
@@ -74,7 +74,8 @@ def read(folder):
         normalization="rms", epsilon=options["rms_norm_eps"], dropout=0.0,
         attention_dropout=options["attention_dropout"], positions="none",
         attention_positions="rotary", tie_embeddings="all" if tied else "none", output_bias=True,
-        query_key_norm=options["model_type"] == QWEN_3, **options["rotary"],
+        query_key_norm=options["model_type"] == QWEN_3, use_bias=any(_biases(options)),
+        **options["rotary"],
     )  # fmt: skip
     reading = DecoderWeights(weights, width, numbering)
     reading.read_norm("model.norm", "decoder/final_norm", NORM)
@@ -157,29 +158,35 @@ def _require_full_attention(found, path):
         raise ValueError(f"{path}: layer_types must be full_attention, got {wrong[0]!r:.99}")
 
 
+def _biases(options):
+    """Whether there are biases: of queries, keys and values; of attention's output; of the
+    feed-forward layer."""
+    if options["model_type"] == QWEN_2:
+        return True, False, False
+    return options["attention_bias"], options["attention_bias"], options["mlp_bias"]
+
+
 def _read_layer(reading, theirs, ours, options):
     width, inner, size = (options[n] for n in ("hidden_size", "intermediate_size", "head_dim"))
     of_queries, of_keys = (
         options[name] * size for name in ("num_attention_heads", "num_key_value_heads")
     )
-    has_bias, of_mlp = options["attention_bias"], options["mlp_bias"]
-    if options["model_type"] == QWEN_2:
-        biases = True, False
-    else:
-        biases = has_bias, has_bias
+    of_attention, of_output, of_mlp = biases = _biases(options)
     pairs = np.arange(size).reshape(2, -1).T.ravel()  # feature i, then i + K / 2
     for their_name, our_name, inputs, outputs, is_biased, is_rotated in (
-        ("self_attn.q_proj", "self_attention/query", width, of_queries, biases[0], True),
-        ("self_attn.k_proj", "self_attention/key", width, of_keys, biases[0], True),
-        ("self_attn.v_proj", "self_attention/value", width, of_keys, biases[0], False),
-        ("self_attn.o_proj", "self_attention/output", of_queries, width, biases[1], False),
+        ("self_attn.q_proj", "self_attention/query", width, of_queries, of_attention, True),
+        ("self_attn.k_proj", "self_attention/key", width, of_keys, of_attention, True),
+        ("self_attn.v_proj", "self_attention/value", width, of_keys, of_attention, False),
+        ("self_attn.o_proj", "self_attention/output", of_queries, width, of_output, False),
         ("mlp.gate_proj", "feed_forward/inner", width, inner, of_mlp, False),
         ("mlp.up_proj", "feed_forward/gate", width, inner, of_mlp, False),
         ("mlp.down_proj", "feed_forward/outer", inner, width, of_mlp, False),
     ):
         name = f"{theirs}.{their_name}"
         kernel = reading.take(f"{name}.weight", outputs, inputs).T
-        bias = reading.take(f"{name}.bias", outputs) if is_biased else None
+        bias = np.zeros(outputs, "float32") if any(biases) else None
+        if is_biased:
+            bias = reading.take(f"{name}.bias", outputs)
         if is_rotated:
             order = np.add.outer(np.arange(0, outputs, size), pairs).ravel()
             kernel, bias = kernel[:, order], None if bias is None else bias[order]

@@ -6,7 +6,6 @@ them:
 - T5's scores are not divided by sqrt(K). Here they are, so W_Q is multiplied by it.
 - T5 does not multiply embeddings by sqrt(D). Here they are divided by it. T5 1.0 divides its logits
   by sqrt(D), so there the output layer can still share the matrix.
-- T5's linear layers have no biases. Here they are zero.
 - The layers of a T5 stack share one table of relative biases. Here each layer gets a copy.
 - The pad begins a target, so it becomes our bos. Our pad is new and has probability 0.
 """
@@ -67,7 +66,7 @@ def read(folder):
         dropout=options["dropout_rate"], attention_dropout=options["dropout_rate"],
         activation_dropout=options["dropout_rate"], norm="pre", normalization="rms",
         epsilon=options["layer_norm_epsilon"], positions="none", attention_positions="relative",
-        tie_embeddings=tied, output_bias=True,
+        tie_embeddings=tied, use_bias=False, output_bias=True,
     )  # fmt: skip
     origin = {"system": "T5 of Hugging Face", "file": weights.path.name}
     return Imported(config, found, tokenizer, generation.search, origin, notes)

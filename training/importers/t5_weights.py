@@ -105,7 +105,6 @@ class _Layers:
     def _linear(self, theirs, ours, inputs, outputs, scale=1.0):
         kernel = self.weights.take(f"{theirs}.weight", outputs, inputs).T * scale
         self.found[f"{ours}/kernel"] = compact(kernel)
-        self.found[f"{ours}/bias"] = np.zeros(outputs, "float32")
 
     def _attention(self, theirs, ours):
         sizes = self.width, self.heads_width

@@ -174,6 +174,15 @@ def test_the_run_keeps_the_options(both):
     assert sampling == ([50, 0.6, 0.9] if both.name == "llama" else [1, None, None])
 
 
+BIASED = "gpt2", "gpt2-inner", "qwen2", "biased"
+
+
+def test_only_layers_of_the_originals_with_biases_have_biases(both):
+    """Otherwise fine-tuning would train what the original does not have."""
+    paths = [one.path for one in both.model.trainable_variables if one.path.endswith("/bias")]
+    assert any("output_projection" not in path for path in paths) == (both.name in BIASED)
+
+
 @SOME_FAST
 def test_the_first_token_is_scored_after_bos(both):
     """Also of a model whose prompts have no bos."""
