@@ -14,9 +14,10 @@ import sys
 from pathlib import Path
 
 from benchmarks import work
+from benchmarks.learning.picture import WIDTH
 from tfformer.terminal.command import Parser, main_of
 
-HEADS = 3
+HEADS = 2  # side by side on a phone
 
 
 def parser():
@@ -58,15 +59,15 @@ def draw(path, found):
     from training.report.picture_style import SHARES, at_axis
 
     heads = min(HEADS, *(len(weights) for weights, *_ in found.values()))
-    size = (3.4 * heads, 2.4 * len(found))
+    size = (WIDTH / HEADS * heads, 2.5 * len(found))
     figure, axes = pyplot().subplots(
         len(found), heads, figsize=size, layout="constrained", squeeze=False
     )
     for row, (name, (weights, source, target)) in zip(axes, found.items(), strict=True):
         for head, ax in enumerate(row):
             ax.imshow(weights[head], cmap=SHARES, vmin=0, vmax=1, aspect="auto")
-            at_axis(ax.xaxis, source, size=7)
-            at_axis(ax.yaxis, target, size=7)
+            at_axis(ax.xaxis, source, size=9)
+            at_axis(ax.yaxis, target, size=9)
             ax.set_title(f"{name}: head {head + 1}", fontsize="medium")
     for ax in axes[-1]:
         ax.set_xlabel("source")

@@ -49,8 +49,8 @@ def draw(path, trainings, curve, figure, title):
     for number, count in missed.items():
         of = seeds[rows[number]]
         said = "not reached" if count == of else f"{count} of {of} not reached"
-        at_right = {"transform": dots.get_yaxis_transform(), "ha": "right", "va": "bottom"}
-        dots.text(0.98, number + 0.3, said, color=colour(number), **at_right)
+        at_right = {"transform": dots.get_yaxis_transform(), "ha": "right", "va": "center"}
+        dots.text(0.98, number - 0.25, said, color=colour(number), **at_right)
     lines.set(xlabel="epoch", ylabel=CURVES.get(curve, curve))
     lines.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     lines.set_xlim(lines.dataLim.x0 - 0.5, lines.dataLim.x1 + 0.5)
