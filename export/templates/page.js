@@ -17,22 +17,22 @@ let language = "en";
 const WORDS = JSON.parse($("words").textContent);
 // A text of the page in the language: word("headOn", {layer: 1, head: 2})
 const word = (name, values = {}) => WORDS[language][name].replace(/{(\w+)}/g, (_, key) => values[key]);
-// The boxes, and what they are in the original translation.
-const BOXES = {causal: true, padding: true, padded: false};
+// What else can be changed, and its value in the original translation: masks, tokens of padding.
+const CONTROLS = {causal: true, padding: true, padded: 0};
 const state = {
-  ids: [], cut: false, off: new Set(), ...BOXES, forced: [], original: null, changed: null,
+  ids: [], cut: false, off: new Set(), ...CONTROLS, forced: [], original: null, changed: null,
   chosen: {which: "original", position: 0}, kind: "cross", beam: null, steps: [], task: 0, change: 0,
 };
-const PLAIN = {off: new Set(), ...BOXES};
+const PLAIN = {off: new Set(), ...CONTROLS};
 const switches = () => ({off: new Set(state.off), causal: state.causal, padding: state.padding});
-const changedBoxes = () => Object.keys(BOXES).filter(name => state[name] !== BOXES[name]);
-const isChanged = () => state.off.size + changedBoxes().length + state.forced.length > 0;
+const changedControls = () => Object.keys(CONTROLS).filter(name => state[name] !== CONTROLS[name]);
+const isChanged = () => state.off.size + changedControls().length + state.forced.length > 0;
 const target = id => page.target.pieces[id];
 const sources = ids => ids.map(id => page.source.pieces[id]);
-// The source of the changed translation: with up to four tokens of padding, as beside a longer text.
+// The source of the changed translation: with padding, as beside a longer text in a batch.
 const changedIds = () => {
-  const room = state.padded ? page.search.max_source_length - state.ids.length : 0;
-  return [...state.ids, ...Array(Math.min(4, room)).fill(PAD)];
+  const room = page.search.max_source_length - state.ids.length;
+  return [...state.ids, ...Array(Math.min(state.padded, room)).fill(PAD)];
 };
 
 // ---- Translating ----
@@ -87,11 +87,12 @@ function show() {
   for (const which of ["original", "changed"]) showTranslation(which, state[which]);
   const changes = [];
   if (state.off.size) changes.push(word("off", {names: [...state.off].map(headName).join(", ")}));
-  changes.push(...changedBoxes().map(name => word(`${name}Changed`)));
+  changes.push(...changedControls().map(name => word(`${name}Changed`)));
   if (state.forced.length) changes.push(word("forced", {pieces: state.forced.map(target).join(" ")}));
   $("changes").textContent = changes.join("") || word("none");
   $("undo").hidden = !changes.length;
-  for (const name of Object.keys(BOXES)) $(name).checked = state[name];
+  for (const name of Object.keys(CONTROLS))
+    $(name)[$(name).type === "checkbox" ? "checked" : "value"] = state[name];
   say(state.cut ? word("cut") : "");
   showLikely();
   showHeads();
@@ -240,10 +241,13 @@ async function begin() {
     const id = page.target.pieces.indexOf($("word").value);
     id === -1 || id === PAD || id === BOS ? say(word("noPiece", {piece: $("word").value})) : forceAt(id);
   });
-  for (const name of Object.keys(BOXES))
-    $(name).addEventListener("change", () => { state[name] = $(name).checked; update(); });
+  for (const name of Object.keys(CONTROLS))
+    $(name).addEventListener("change", ({target: one}) => {
+      state[name] = one.type === "checkbox" ? one.checked : +one.value;
+      update();
+    });
   listen("undo", "click", () => {
-    Object.assign(state, {forced: [], ...BOXES, off: new Set()});
+    Object.assign(state, {forced: [], ...CONTROLS, off: new Set()});
     update();
   });
   listen("language", "click", () => {
