@@ -7,6 +7,7 @@ from training.report.picture_style import colour, mark
 
 WIDTH = 5.2  # inches, so that letters of 10 points can be read on a phone
 SEEDS = 0.36  # the height of the dots of a row
+NAME = -0.25  # where the name of a row stands, above its dots
 CURVES = {
     "loss": "training loss, nats a token",
     "val_bleu": "greedy BLEU on val",
@@ -50,12 +51,11 @@ def draw(path, trainings, curve, figure, title):
         of = seeds[rows[number]]
         said = "not reached" if count == of else f"{count} of {of} not reached"
         at_right = {"transform": dots.get_yaxis_transform(), "ha": "right", "va": "center"}
-        dots.text(0.98, number - 0.25, said, color=colour(number), **at_right)
+        dots.text(0.98, number + NAME, said, color=colour(number), **at_right)
     lines.set(xlabel="epoch", ylabel=CURVES.get(curve, curve))
     lines.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     lines.set_xlim(lines.dataLim.x0 - 0.5, lines.dataLim.x1 + 0.5)
-    # The name of a row stands above its dots.
-    dots.set(xlabel=title, yticks=[n - 0.25 for n in range(len(rows))], yticklabels=rows)
+    dots.set(xlabel=title, yticks=[n + NAME for n in range(len(rows))], yticklabels=rows)
     dots.tick_params(axis="y", length=0, pad=-6)
     for label in dots.get_yticklabels():
         label.set_horizontalalignment("left")

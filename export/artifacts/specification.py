@@ -166,7 +166,8 @@ def set_feed_forward(spec, layer):
 def set_linear(spec, *layers):
     """Joins dense layers into one. Our kernel [in, out] becomes a weight [out, in]."""
     spec.weight = np.concatenate([as_array(float_matrix(layer)).T for layer in layers])
-    spec.bias = np.concatenate([as_array(float_bias(layer)) for layer in layers])
+    if any(layer.use_bias for layer in layers):
+        spec.bias = np.concatenate([as_array(float_bias(layer)) for layer in layers])
 
 
 def set_norm(spec, layer):

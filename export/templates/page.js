@@ -17,22 +17,22 @@ let language = "en";
 const WORDS = JSON.parse($("words").textContent);
 // A text of the page in the language: word("headOn", {layer: 1, head: 2})
 const word = (name, values = {}) => WORDS[language][name].replace(/{(\w+)}/g, (_, key) => values[key]);
-// What else can be changed, and its value in the original translation: masks, tokens of padding.
-const CONTROLS = {causal: true, padding: true, padded: 0};
+// The masks, on in the original translation.
+const MASKS = {causal: true, padding: true};
 const state = {
-  ids: [], cut: false, off: new Set(), ...CONTROLS, forced: [], original: null, changed: null,
+  ids: [], cut: false, off: new Set(), ...MASKS, tokens: 0, forced: [], original: null, changed: null,
   chosen: {which: "original", position: 0}, kind: "cross", beam: null, steps: [], task: 0, change: 0,
 };
-const PLAIN = {off: new Set(), ...CONTROLS};
+const PLAIN = {off: new Set(), ...MASKS};
 const switches = () => ({off: new Set(state.off), causal: state.causal, padding: state.padding});
-const changedControls = () => Object.keys(CONTROLS).filter(name => state[name] !== CONTROLS[name]);
-const isChanged = () => state.off.size + changedControls().length + state.forced.length > 0;
+const masksOff = () => Object.keys(MASKS).filter(name => !state[name]);
+const isChanged = () => state.off.size + masksOff().length + state.tokens + state.forced.length > 0;
 const target = id => page.target.pieces[id];
 const sources = ids => ids.map(id => page.source.pieces[id]);
 // The source of the changed translation: with padding, as beside a longer text in a batch.
 const changedIds = () => {
   const room = page.search.max_source_length - state.ids.length;
-  return [...state.ids, ...Array(Math.min(state.padded, room)).fill(PAD)];
+  return [...state.ids, ...Array(Math.min(state.tokens, room)).fill(PAD)];
 };
 
 // ---- Translating ----
@@ -87,12 +87,14 @@ function show() {
   for (const which of ["original", "changed"]) showTranslation(which, state[which]);
   const changes = [];
   if (state.off.size) changes.push(word("off", {names: [...state.off].map(headName).join(", ")}));
-  changes.push(...changedControls().map(name => word(`${name}Changed`)));
+  changes.push(...masksOff().map(name => word(`${name}Changed`)));
+  const padding = state.changed ? state.changed.source.length - state.ids.length : 0;
+  if (padding) changes.push(word("tokensChanged", {n: padding}));
   if (state.forced.length) changes.push(word("forced", {pieces: state.forced.map(target).join(" ")}));
   $("changes").textContent = changes.join("") || word("none");
   $("undo").hidden = !changes.length;
-  for (const name of Object.keys(CONTROLS))
-    $(name)[$(name).type === "checkbox" ? "checked" : "value"] = state[name];
+  for (const name of Object.keys(MASKS)) $(name).checked = state[name];
+  $("tokens").value = state.tokens;
   say(state.cut ? word("cut") : "");
   showLikely();
   showHeads();
@@ -241,13 +243,11 @@ async function begin() {
     const id = page.target.pieces.indexOf($("word").value);
     id === -1 || id === PAD || id === BOS ? say(word("noPiece", {piece: $("word").value})) : forceAt(id);
   });
-  for (const name of Object.keys(CONTROLS))
-    $(name).addEventListener("change", ({target: one}) => {
-      state[name] = one.type === "checkbox" ? one.checked : +one.value;
-      update();
-    });
+  for (const name of Object.keys(MASKS))
+    listen(name, "change", () => { state[name] = $(name).checked; update(); });
+  listen("tokens", "change", () => { state.tokens = +$("tokens").value; update(); });
   listen("undo", "click", () => {
-    Object.assign(state, {forced: [], ...CONTROLS, off: new Set()});
+    Object.assign(state, {forced: [], ...PLAIN, tokens: 0, off: new Set()});
     update();
   });
   listen("language", "click", () => {

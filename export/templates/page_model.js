@@ -258,7 +258,7 @@ class Model {
   encode(ids, switches) {
     const read = ids.map(id => id === EOS && !this.config.source_eos ? PAD : id), attention = [];
     let x = this.embedded("source", read);
-    const seen = (_, s) => read[s] !== PAD || !switches.padding;
+    const seen = (_, s) => ids[s] === PAD ? !switches.padding : read[s] !== PAD;
     for (let n = 0; n < this.config.num_encoder_layers; n++) {
       const name = `encoder/layer_${n}`, off = h => switches.off.has(`encoder.${n}.${h}`);
       attention.push([]);

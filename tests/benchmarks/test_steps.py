@@ -1,12 +1,10 @@
 """The benchmark of training steps: models of equal size, and its table."""
 
-import pytest
-
 from benchmarks.learning import steps
 
 
 def test_the_models_have_equally_many_parameters():
-    counts = [steps.compiled(*known).count_params() for known in steps.ROWS.values()]
+    counts = [steps.compiled(*row).count_params() for row in steps.ROWS.values()]
     assert max(counts) < 1.01 * min(counts)
 
 
@@ -19,9 +17,3 @@ def test_the_first_row_is_the_measure_of_the_others(monkeypatch, capsys):
     assert head.count("|") == line.count("|") == first.count("|") == second.count("|") == 7
     assert first.startswith("| Transformer | 1 + 1 | 16 |") and first.endswith("| 1.00 |")
     assert second.startswith("| other | 2 + 2 | 8 |")
-
-
-def test_wrong_number_is_a_wrong_use(capsys):
-    with pytest.raises(SystemExit) as ended:
-        steps.main(["--pairs", "0"])
-    assert ended.value.code == 2 and "--pairs" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 import tfformer
 from export import page
 from tfformer import Tokenizer, Transformer, TransformerConfig
+from tfformer.config import EOS
 from tfformer.layers.packing import Padded
 from tfformer.text.vocabularies import PieceTable, SentencePieceModel
 from training import import_marian
@@ -126,8 +127,9 @@ def test_logits_without_causal_mask_or_a_head_equal_the_library(browser, tokeniz
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
-def test_logits_with_padding_equal_the_library(browser, tokenizer, tmp_path):
-    model = random_model(tokenizer.source_vocabulary_size)
+@pytest.mark.parametrize("source_eos", [True, False])
+def test_logits_with_padding_equal_the_library(source_eos, browser, tokenizer, tmp_path):
+    model = random_model(tokenizer.source_vocabulary_size, source_eos=source_eos)
     tfformer.save(tmp_path / "run", model, tokenizer, search=SEARCH)
     opened(browser, tmp_path / "run", tmp_path / "page.html")
     padded = [*SOURCE_IDS, 0, 0, 0, 0]
@@ -137,7 +139,8 @@ def test_logits_with_padding_equal_the_library(browser, tokenizer, tmp_path):
     seen, _ = logits(browser, "{...PLAIN, padding: false}", padded)
     assert abs(seen - plain).max() > 0.1
     source, target = np.array([padded]), np.array([TARGET_IDS])
-    expected = model.decode(target, model.encode(source, rows=Padded()))
+    mask = source_eos | (source != EOS)
+    expected = model.decode(target, model.encode(source, rows=Padded(mask)), mask)
     np.testing.assert_allclose(seen, np.array(expected)[0], rtol=0, atol=1e-4)
 
 
@@ -284,28 +287,33 @@ def test_disabled_head_and_mask_change_the_translation_until_undone(shown):
     assert shown.run("state.changed === null && $('causal').checked && state.off.size === 0")
 
 
-def test_padding_changes_a_translation_only_without_its_mask(shown, seen):
+def test_padding_changes_the_probabilities_only_without_its_mask(shown):
     shown.until(DONE)
-    shown.run("$('padded').value = '4'; $('padded').dispatchEvent(new Event('change'))")
+    shown.run("$('tokens').value = '4'; $('tokens').dispatchEvent(new Event('change'))")
     shown.until("state.changed?.ids.length && $('said').textContent === ''")
-    assert shown.run("$('changes').textContent") == "Padding after the source. "
+    assert shown.run("$('changes').textContent") == "4 tokens of padding after the source. "
     original = shown.run("$('originalText').textContent")
     assert shown.run("$('changedText').textContent") == original
     length = shown.run("state.ids.length")
     shares = "state.{}.attention.cross[0][0][0]"
     assert len(shown.run(shares.format("original"))) == length
     assert shown.run(shares.format("changed"))[length:] == [0, 0, 0, 0]
+    first = "[...state.{}.logProbs[0]]"
+    plain = np.array(shown.run(first.format("original")))
+    np.testing.assert_allclose(shown.run(first.format("changed")), plain, rtol=0, atol=1e-9)
     shown.run("$('padding').click()")
     shown.until("$('changes').textContent.includes('Padding mask off') && !$('said').textContent")
     assert min(shown.run(shares.format("changed"))[length:]) > 0
+    assert abs(np.array(shown.run(first.format("changed"))) - plain).max() > 0.01
     # A text of the maximum length has no room for padding.
     text = json.dumps(" ".join(tiny.WORDS * 3))
     shown.run(f"$('text').value = {text}; $('form').requestSubmit()")
     shown.until("state.changed?.ids.length && $('said').textContent !== 'translating …'")
     assert shown.run("[state.ids.length, state.changed.source.length]") == [17, 17]
+    assert "padding after" not in shown.run("$('changes').textContent")
     shown.run("$('undo').click()")
     shown.until("$('undo').hidden")
-    assert shown.run("[$('padded').value, $('padding').checked]") == ["0", True]
+    assert shown.run("[$('tokens').value, $('padding').checked]") == ["0", True]
 
 
 def test_last_of_several_quick_changes_wins(shown):
@@ -446,7 +454,7 @@ def test_every_option_of_the_model_is_supported_or_refused():
     unread = {
         one for one in options - page.SUPPORTED.keys() if not re.search(rf"\b{one}\b", script)
     }
-    # The weights show the first; only training and other positions read the rest.
+    # The weights show the sizes and biases; only training and other positions read the rest.
     assert unread == {
         "d_ff", "use_bias", "output_bias", "head_size", "max_positions",
         "source_vocabulary_size", "target_vocabulary_size",

@@ -49,6 +49,7 @@ VARIANTS = {
     },
     "a norm after the embeddings": {"embedding_norm": True, "tie_embeddings": "all"},
     "batch": {"normalization": "batch", "norm": "pre"},
+    "no biases, swiglu": {"use_bias": False, "activation": "swiglu", "normalization": "rms"},
     "location-aware": {"location_width": 5, "num_key_value_heads": 1},
     "one half for both": {"share_halves": True, "norm": "pre", "attention_positions": "relative"},
     # Rows of a multiple of 2 KiB, which are stored wider.

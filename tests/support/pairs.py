@@ -14,7 +14,7 @@ CASES = {
     "paper": {"tie_embeddings": "all"},
     "biased": {"tie_embeddings": "target", "output_bias": True},
     "pre-norm, no biases": {
-        "norm": "pre", "activation": "gelu", "tie_embeddings": "target", "use_bias": False,
+        "norm": "pre", "activation": "swiglu", "tie_embeddings": "target", "use_bias": False,
     },
     "learned": {
         "activation": "silu", "positions": "learned", "max_positions": 23, "embedding_norm": True,

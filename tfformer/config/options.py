@@ -78,8 +78,8 @@ class StackOptions:
         query_key_norm: whether self-attention normalises the queries and keys of each head by an
             RMSNorm, as in Qwen3; see `tfformer.layers.attention.MultiHeadAttention`. Default False.
         use_bias: whether the projections of attention and the matrices of the feed-forward layer
-            have biases. Default True, as in the paper; Llama and T5 have none. (`output_bias` is
-            that of the output layer.)
+            have biases. Default True, as in the paper; Llama and T5 have none. The output layer
+            has its own option, `output_bias`; a LayerNorm keeps its shift.
 
     Raises:
         ValueError: a value breaks its rule; the message names argument, rule and value.

@@ -37,7 +37,11 @@ def product(x, weights):
 
 
 def side_by_side(layers, scales=None):
-    """Kernel [D, N] and bias [N] of several layers, float32."""
+    """Kernel [D, N] and bias [N] of several layers, float32.
+
+    A layer without a bias gets zeros: a product with a bias is one operation, and low latency needs
+    one.
+    """
     pairs = list(zip(layers, scales or [1.0] * len(layers), strict=True))
     kernels = [float_matrix(layer) * scale for layer, scale in pairs]
     biases = [float_bias(layer) * scale for layer, scale in pairs]

@@ -209,7 +209,8 @@ class MultiHeadAttention(Layer):
         self.num_key_value_heads, self.positions = num_key_value_heads, positions
         self.key_value_heads = num_key_value_heads or num_heads
         self.head_size = head_size or d_model // num_heads
-        self.supports_masking, self.use_bias = True, use_bias
+        self.use_bias = use_bias
+        self.supports_masking = True
         width = self.key_value_heads * self.head_size
         self.query_projection = self._projection("query", num_heads * self.head_size)
         self.key_projection = self._projection("key", width)
@@ -232,8 +233,8 @@ class MultiHeadAttention(Layer):
         self.watcher: Callable[[Tensor], object] | None = None
 
     def _projection(self, name, width):
-        common = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
-        return keras.layers.Dense(width, name=name, **common)
+        options = {"use_bias": self.use_bias, "dtype": self.dtype_policy, "name": name}
+        return keras.layers.Dense(width, **options)
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None) -> None:
         if query_shape[-1] != self.d_model:

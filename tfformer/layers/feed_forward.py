@@ -32,7 +32,7 @@ class FeedForward(Layer):
         d_ff: the inner width.
         activation: `"relu"` (default), `"gelu"`, `"gelu_tanh"`, `"silu"`, `"swiglu"` or `"geglu"`.
         dropout: on the output of the activation, in training. Default 0.
-        use_bias: whether the matrices have biases b. Default True.
+        use_bias: whether b_1, b_2 and the gate's b_3 are added. Default True.
 
     Call arguments:
         x: [..., D].

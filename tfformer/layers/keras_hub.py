@@ -101,7 +101,7 @@ def to_keras_hub(
         of_each = name == "num_key_value_heads" and value == layer.num_heads
         if value != default and not of_each:
             raise ValueError(
-                f"layer must have {name}={default!r}, as all of KerasHub, got {value!r}"
+                f"layer must have {name}={default!r}, as in {' and '.join(THEIRS)}, got {value!r}"
             )
     attends = getattr(target, "_cross_attention_layer", None) is not None
     if attends != isinstance(layer, DecoderLayer):

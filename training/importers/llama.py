@@ -171,7 +171,8 @@ def _read_layer(reading, theirs, ours, options):
     of_queries, of_keys = (
         options[name] * size for name in ("num_attention_heads", "num_key_value_heads")
     )
-    of_attention, of_output, of_mlp = biases = _biases(options)
+    biases = _biases(options)
+    of_attention, of_output, of_mlp = biases
     pairs = np.arange(size).reshape(2, -1).T.ravel()  # feature i, then i + K / 2
     for their_name, our_name, inputs, outputs, is_biased, is_rotated in (
         ("self_attn.q_proj", "self_attention/query", width, of_queries, of_attention, True),
@@ -189,7 +190,8 @@ def _read_layer(reading, theirs, ours, options):
             bias = reading.take(f"{name}.bias", outputs)
         if is_rotated:
             order = np.add.outer(np.arange(0, outputs, size), pairs).ravel()
-            kernel, bias = kernel[:, order], None if bias is None else bias[order]
+            kernel = kernel[:, order]
+            bias = bias if bias is None else bias[order]
         reading.put(f"{ours}/{our_name}", kernel, bias)
     if options["model_type"] == QWEN_3:
         for name in ("query", "key"):

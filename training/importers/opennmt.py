@@ -7,7 +7,7 @@ The weights are converted once for these differences:
 | ids 0, 1, 2 are padding, start and end; the last id is the unknown word | 0 to 3 as everywhere |
 | sinusoids: sines, then cosines, of other frequencies, counted from 1 | a table of positions |
 | no </s> after a source, unless configured | `source_eos`: whether the encoder sees it |
-| a linear layer may have no bias | a bias of zeros |
+| attention may have no biases, where the feed-forward layer has them | biases of zeros |
 """
 
 from pathlib import Path

@@ -34,6 +34,6 @@ RECIPE = dataclasses.replace(
     warmup_steps=200,
     learning_rate_scale=0.65,
     validate_every=6,
-    # bfloat16 if the processor has instructions for it.
+    # bfloat16 on a processor with AMX, else float32.
     dtype="auto",
 )

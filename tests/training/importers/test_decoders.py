@@ -177,7 +177,7 @@ def test_the_run_keeps_the_options(both):
 BIASED = "gpt2", "gpt2-inner", "qwen2", "biased"
 
 
-def test_only_layers_of_the_originals_with_biases_have_biases(both):
+def test_layers_have_biases_only_if_some_of_the_original_have(both):
     """Otherwise fine-tuning would train what the original does not have."""
     paths = [one.path for one in both.model.trainable_variables if one.path.endswith("/bias")]
     assert any("output_projection" not in path for path in paths) == (both.name in BIASED)
