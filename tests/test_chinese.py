@@ -32,15 +32,17 @@ NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 CHINESE = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 # Cells that print times, or the version of an export, which differ from run to run.
 DIFFER = ("perf_counter", "process_time", "exported/tutorial")
-# The end of the first cell of each Chinese notebook, which chooses a font.
+# The end of the first cell of each Chinese notebook, which chooses a font and the language.
 FONT = """
 
 import matplotlib.pyplot as plt
 
 from training.report.fonts import families_for
+from training.report.picture_language import choose
 
 # 图里有汉字，所以要选一种有汉字的字体。
-plt.rcParams["font.family"] = families_for(["训练、词嵌入、层归一化"])[0]"""
+plt.rcParams["font.family"] = families_for(["训练、词嵌入、层归一化"])[0]
+choose("zh")  # 库画的图也用中文"""
 BOX = re.compile(r"\*\*Notes often .*?\(\d+\):\*\*|\*\*笔记常.*?\(\d+\)：\*\*")
 
 

@@ -34,6 +34,8 @@ from pathlib import Path
 
 from tfformer.terminal.command import Parser, close_stdout, main_of
 
+from .report.picture_language import CHINESE, LANGUAGES, choose
+
 FORMATS = ("png", "svg")
 # The maximum of source and of target pieces: with more, the pictures are unreadable.
 MAXIMUM = 64
@@ -50,6 +52,10 @@ def parser():
     parser.add_argument(
         "--format", nargs="+", choices=FORMATS, default=list(FORMATS), help="default: both"
     )
+    parser.add_argument(
+        "--language", choices=LANGUAGES, default="en",
+        help="of the words in the pictures: English (default) or Chinese",
+    )  # fmt: skip
     return parser
 
 
@@ -59,12 +65,15 @@ def _run(command, options):
 
     if options.text is None and options.target is not None:
         command.error("--target needs a TEXT")
+    choose(options.language)
     try:
         texts, figures = [], {"architecture": architecture(options.run)}
         if options.text is not None:
             texts, more = _of_text(options)
             figures |= more
         options.out.mkdir(parents=True, exist_ok=True)
+        if options.language == "zh":
+            texts += CHINESE.values()
         with lettered(texts):
             for name, draw in figures.items():
                 paths = [options.out / f"{name}.{kind}" for kind in dict.fromkeys(options.format)]

@@ -14,6 +14,7 @@ from tfformer.config import (
 )
 
 from ..report.picture import pyplot
+from ..report.picture_language import word
 from ..report.picture_style import COLOURS
 
 # The colour of each kind of box, pale enough for black text.
@@ -104,10 +105,10 @@ def _shape(*sizes):
 def _embedded(config, name, vocabulary_size, length):
     """From ids to the input of the first layer."""
     rows = _shape("B", length, config.d_model)
-    boxes = [Box(f"{name} ids", _shape("B", length))]
-    boxes.append(Box(f"embedding of {vocabulary_size:,} ids", rows, "embedding"))
+    boxes = [Box(word(f"{name} ids"), _shape("B", length))]
+    boxes.append(Box(word("embedding of {:,} ids", vocabulary_size), rows, "embedding"))
     if getattr(config, "token_types", False):
-        boxes.append(Box("+ type of each token", rows, "embedding"))
+        boxes.append(Box(word("+ type of each token"), rows, "embedding"))
     return boxes + _numbered(config, length)
 
 
@@ -115,7 +116,7 @@ def _numbered(config, length):
     """The positions, and the norm after them."""
     boxes, rows = [], _shape("B", length, config.d_model)
     if config.positions != "none":
-        boxes.append(Box(f"+ {config.positions} positions", rows, "embedding"))
+        boxes.append(Box(word(f"+ {config.positions} positions"), rows, "embedding"))
     if config.embedding_norm:
         boxes.append(Box(NORMS[config.normalization], rows, "norm"))
     return boxes
@@ -124,19 +125,19 @@ def _numbered(config, length):
 def _layer(config, length, causal, crosses=False):
     """The boxes of one layer, in the order of its norms."""
     rows = _shape("B", length, config.d_model)
-    heads = f"{config.num_heads} heads of {config.heads_width // config.num_heads}"
-    kind = "masked self-attention" if causal else "self-attention"
+    heads = word("{} heads of {}", config.num_heads, config.heads_width // config.num_heads)
+    own = word("masked self-attention" if causal else "self-attention") + "\n" + heads
     if config.key_value_heads != config.num_heads:
-        heads += f", {config.key_value_heads} of keys"
+        own += word(", {} of keys", config.key_value_heads)
     if config.attention_positions != "none":
-        heads += f", {config.attention_positions}"
+        own += word(f", {config.attention_positions}")
     if config.query_key_norm:
-        heads += "\nRMSNorm of queries and keys"
-    parts = [(f"{kind}\n{heads}", "attention")]
+        own += "\n" + word("RMSNorm of queries and keys")
+    parts = [(own, "attention")]
     if crosses:
-        heads = f"{config.num_heads} heads of {config.heads_width // config.num_heads}"
-        parts.append((f"cross-attention\n{heads}", "cross"))
-    parts.append((f"feed-forward\n{config.activation}, {config.d_ff:,} wide", "feed-forward"))
+        parts.append((word("cross-attention") + "\n" + heads, "cross"))
+    inner = word("{}, {:,} wide", config.activation, config.d_ff)
+    parts.append((word("feed-forward") + "\n" + inner, "feed-forward"))
     boxes, norm = [], Box(NORMS[config.normalization], rows, "norm")
     for text, kind in parts:
         boxes += [norm] if config.norm == "pre" else []
@@ -167,8 +168,8 @@ def _decoder(config):
         causal = False
         if config.decoding != MASK_PREDICT:  # it reads the encoder's output
             rows = _shape("B", "T", config.d_model)
-            boxes = [Box("memory", _shape("B", "S", config.d_model))]
-            boxes.append(Box(f"upsampling to T = {config.upsampling} S", rows, "embedding"))
+            boxes = [Box(word("memory"), _shape("B", "S", config.d_model))]
+            boxes.append(Box(word("upsampling to T = {} S", config.upsampling), rows, "embedding"))
             boxes += _numbered(config, "T")
     layer = _layer(config, "T", causal, crosses=True)
     return Column(
@@ -178,7 +179,7 @@ def _decoder(config):
 
 def _softmax(size, length):
     return [
-        Box(f"linear to {size:,} logits", _shape("B", length, size), "output"),
+        Box(word("linear to {:,} logits", size), _shape("B", length, size), "output"),
         Box("softmax", _shape("B", length, size), "output"),
     ]
 
@@ -193,27 +194,27 @@ def _one_stack(config):
 def _head(config):
     """The boxes after the last layer of a model with one stack."""
     rows, vector = _shape("B", "S", config.d_model), _shape("B", config.d_model)
-    transform = [Box("dense layer and norm", rows, "output")]
+    transform = [Box(word("dense layer and norm"), rows, "output")]
     if isinstance(config, LanguageModelConfig):  # of a masked one too
         first = transform if getattr(config, "transform", False) else []
         return [*first, *_softmax(config.vocabulary_size, "S")]
     if isinstance(config, EmbedderConfig):
-        pooled = Box(f"pooling: {config.pooling}", vector, "output")
-        normed = [Box("divided by its length", vector, "output")] if config.normalize else []
+        pooled = Box(word("pooling: {}", config.pooling), vector, "output")
+        normed = [Box(word("divided by its length"), vector, "output")] if config.normalize else []
         return [pooled, *normed]
     if isinstance(config, ClassifierConfig):
-        pooled = [Box(f"pooling: {config.pooling}", vector, "output")]
+        pooled = [Box(word("pooling: {}", config.pooling), vector, "output")]
         if config.pooler != "none":
-            pooled.append(Box(f"dense layer, {config.pooler}", vector, "output"))
+            pooled.append(Box(word("dense layer, {}", config.pooler), vector, "output"))
         count = config.num_labels
-        end = "sigmoid of each label" if config.multi_label else "softmax"
-        logits = Box(f"linear to {count:,} labels", _shape("B", count), "output")
+        end = word("sigmoid of each label") if config.multi_label else "softmax"
+        logits = Box(word("linear to {:,} labels", count), _shape("B", count), "output")
         return [*pooled, logits, Box(end, _shape("B", count), "output")]
     if isinstance(config, TaggerConfig):
         return _softmax(config.num_labels, "S")
     if isinstance(config, SpanConfig):
-        logits = Box("linear to start and end", _shape("B", 2, "S"), "output")
-        return [logits, Box("softmax over positions", _shape("B", 2, "S"), "output")]
+        logits = Box(word("linear to start and end"), _shape("B", 2, "S"), "output")
+        return [logits, Box(word("softmax over positions"), _shape("B", 2, "S"), "output")]
     return []
 
 
@@ -274,9 +275,10 @@ def _draw_box(ax, box, x, y):
         style = {"facecolor": [1 - PALE * (1 - part) for part in rgb], "edgecolor": rgb}
     corner, rounded = (x - WIDTH / 2, y - HEIGHT / 2), "round,pad=0,rounding_size=0.1"
     ax.add_patch(patches.FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle=rounded, zorder=2, **style))
-    # A letter is a little wider than half its size, and a line a quarter higher.
+    # A letter is a little wider than half its size, a Chinese one as wide; a line a quarter higher.
     lines = box.text.split("\n")
-    letters = WIDTH / (0.6 * max(map(len, lines))), HEIGHT / (1.25 * len(lines))
+    longest = max(sum(0.6 if letter < "\u2e80" else 1 for letter in line) for line in lines)
+    letters = WIDTH / longest, HEIGHT / (1.25 * len(lines))
     size = min(LETTERS, *(72 * INCH * share for share in letters))
     ax.text(x, y, box.text, ha="center", va="center", fontsize=size, zorder=3)
 
@@ -294,4 +296,4 @@ def _draw_memory(ax, encoder, decoder):
     middle = APART / 2 - 0.15
     ax.plot([0, middle, middle], [top, top, y], color="black", linewidth=0.9, zorder=1)
     _draw_arrow(ax, (middle, y), (APART - WIDTH / 2, y))
-    ax.text(0.12, top + 0.12, "memory: keys, values", fontsize=SHAPES, color="#333333")
+    ax.text(0.12, top + 0.12, word("memory: keys, values"), fontsize=SHAPES, color="#333333")

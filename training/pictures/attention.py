@@ -1,6 +1,7 @@
 """Draws the attention of the heads: as heat-maps, and as lines between words."""
 
 from ..report.picture import grid, pyplot
+from ..report.picture_language import word
 from ..report.picture_style import SHARES, at_axis, colour
 
 LABEL = 10  # points: readable on a phone, if the picture is about 5 inches wide
@@ -39,15 +40,17 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
         first = head % columns == 0
         at_axis(ax.xaxis, keys if last else None, size=LABEL)
         at_axis(ax.yaxis, queries if first else None, size=LABEL)
-        name = f"head {head + 1}" if layers == 1 else f"layer {layer + 1}, head {head + 1}"
+        name = word("layer {}, head {}", layer + 1, head + 1)
+        if layers == 1:
+            name = word("head {}", head + 1)
         ax.set_title(name, fontsize=LABEL)
         if last:
-            ax.set_xlabel(axes[1])
+            ax.set_xlabel(word(axes[1]))
         if first:
-            ax.set_ylabel(axes[0])
+            ax.set_ylabel(word(axes[0]))
     style = {"location": "bottom", "aspect": 30, "pad": 0.1 / size[1]}
-    figure.colorbar(image, ax=list(figure.axes), label="share of the attention", **style)
-    figure.suptitle(title)
+    figure.colorbar(image, ax=list(figure.axes), label=word("share of the attention"), **style)
+    figure.suptitle(word(title))
     return figure
 
 
@@ -76,15 +79,15 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), mini
                     ha=side, va="center", fontsize=LABEL, parse_math=False,
                 )  # fmt: skip
         longer = max(len(queries), len(keys))
-        ax.set(xlim=(-1.1, 2.1), ylim=(longer, -1), title=f"layer {layer + 1}")
-        ax.set_xticks([0, 1], axes)
+        ax.set(xlim=(-1.1, 2.1), ylim=(longer, -1), title=word("layer {}", layer + 1))
+        ax.set_xticks([0, 1], list(map(word, axes)))
         ax.set_yticks([])
         for spine in ax.spines.values():
             spine.set_visible(False)
     handles = [
-        pyplot().Line2D([], [], color=colour(head), label=f"head {head + 1}")
+        pyplot().Line2D([], [], color=colour(head), label=word("head {}", head + 1))
         for head in range(heads)
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(heads, 4))
-    figure.suptitle(title)
+    figure.suptitle(word(title))
     return figure

@@ -3,6 +3,7 @@
 import math
 
 from ..report.picture import pyplot
+from ..report.picture_language import word
 from ..report.picture_style import COLOURS
 
 KEPT, CUT, BEST = COLOURS[0], "0.5", COLOURS[3]
@@ -26,7 +27,7 @@ def beams_figure(tree, title="beam search"):
     for row, ax in enumerate(panels[:, 0]):
         first = row * STEPS
         if first == 0:
-            _write(ax, 0, 0, "begin", "black")
+            _write(ax, 0, 0, word("begin"), "black")
         for step in range(max(0, first - 1), min(first + STEPS, steps)):
             for beam in range(width):
                 if (step, beam) in inks:
@@ -34,11 +35,11 @@ def beams_figure(tree, title="beam search"):
         ax.set(xlim=(first - 0.5, first + columns + 0.6), ylim=(width - 0.4, -0.6))
         ax.set_xticks(range(first + 1, min(first + STEPS, steps) + 1))
         ax.set_yticks(range(width), range(1, width + 1))
-        ax.set_ylabel("beam")
-    panels[0, 0].set_title(title, fontsize="large")
-    ax.set_xlabel("step; below each piece its score")
+        ax.set_ylabel(word("beam"))
+    panels[0, 0].set_title(word(title), fontsize="large")
+    ax.set_xlabel(word("step; below each piece its score"))
     handles = [
-        pyplot().Line2D([], [], color=ink, label=label)
+        pyplot().Line2D([], [], color=ink, label=word(label))
         for ink, label in MEANING.items()
         if ink in inks.values()
     ]

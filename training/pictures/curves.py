@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..report.picture import pyplot
+from ..report.picture_language import word
 from ..report.picture_style import colour, mark
 
 POINTS = 500  # of the schedule: so many at equal distances, and so many that get denser to step 1
@@ -31,8 +32,10 @@ def curves_figure(history, figure, title, schedule=None):
         for n, (column, words) in enumerate(columns):
             rows = [row for row in history if column in row]
             places, values = ([row[name] for row in rows] for name in (by, column))
-            ax.plot(places, values, color=colour(n), marker=mark(n), markersize=4, label=words)
-        ax.set(xlabel=by, ylabel=label)
+            ax.plot(
+                places, values, color=colour(n), marker=mark(n), markersize=4, label=word(words)
+            )
+        ax.set(xlabel=word(by), ylabel=word(label))
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.grid(alpha=0.3)
         if len(columns) > 1:

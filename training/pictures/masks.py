@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..report.picture import grid
+from ..report.picture_language import word
 from ..report.picture_style import SHARES, at_axis
 from .attention import LABEL, LETTER, PITCH
 
@@ -31,8 +32,8 @@ def masks_figure(source, read, source_mask, read_mask):
         ax.imshow(mask, cmap=SHARES, vmin=0, vmax=1.4)
         at_axis(ax.xaxis, keys, size=LABEL)
         at_axis(ax.yaxis, queries, size=LABEL)
-        ax.set(xlabel="key", ylabel="query")
-        ax.set_title(title, fontsize=LABEL)
+        ax.set(xlabel=word("key"), ylabel=word("query"))
+        ax.set_title(word(title), fontsize=LABEL)
         ax.set_xticks(np.arange(len(keys) + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(len(queries) + 1) - 0.5, minor=True)
         ax.grid(which="minor", color="white", linewidth=1)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..report.picture import pyplot
+from ..report.picture_language import word
 from ..report.picture_style import SIGNED, colour
 
 # Positions whose dot products with all others are drawn, as shares of the length.
@@ -20,16 +21,18 @@ def positions_figure(table, title="positions"):
     figure, (above, below) = pyplot().subplots(2, 1, figsize=(5.2, 7), layout="constrained")
     maximum = np.abs(table).max()
     image = above.imshow(table, cmap=SIGNED, vmin=-maximum, vmax=maximum, aspect="auto")
-    above.set(xlabel=f"dimension, of {size}", ylabel="position")
-    above.set_title("the vector of each position")
-    figure.colorbar(image, ax=above, label="value")
+    above.set(xlabel=word("dimension, of {}", size), ylabel=word("position"))
+    above.set_title(word("the vector of each position"))
+    figure.colorbar(image, ax=above, label=word("value"))
     products = table @ table.T
     for n, share in enumerate(FROM):
         place = int(share * (length - 1))
         distance = np.arange(length) - place
-        below.plot(distance, products[place], color=colour(n), label=f"from position {place}")
-    below.set(xlabel="distance", ylabel="dot product", title="how alike two positions are")
+        known = {"color": colour(n), "label": word("from position {}", place)}
+        below.plot(distance, products[place], **known)
+    below.set(xlabel=word("distance"), ylabel=word("dot product"))
+    below.set_title(word("how alike two positions are"))
     below.grid(alpha=0.3)
     below.legend()
-    figure.suptitle(title)
+    figure.suptitle(word(title))
     return figure

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..report.picture import grid, pyplot
+from ..report.picture_language import word
 from ..report.picture_style import COLOURS, at_axis
 
 MAXIMUM = 10  # number of pieces drawn of a distribution
@@ -15,8 +16,8 @@ def tokens_figure(pieces, log_probs):
     figure, ax = pyplot().subplots(figsize=size, layout="constrained")
     ax.bar(range(len(pieces)), np.exp(log_probs), color=COLOURS[0])
     at_axis(ax.xaxis, pieces)
-    ax.set(xlabel="piece of the translation", ylabel="probability", ylim=(0, 1.02))
-    ax.set_title(f"log P of all of it: {log_probs.sum():.2f}")
+    ax.set(xlabel=word("piece of the translation"), ylabel=word("probability"), ylim=(0, 1.02))
+    ax.set_title(word("log P of all of it: {:.2f}", log_probs.sum()))
     ax.grid(axis="y", alpha=0.3)
     return figure
 
@@ -48,15 +49,15 @@ def distributions_figure(labels, probs, ids, names, smoothing, positions=None):
         of_label = ids[place] == labels[place]
         target = (1 - smoothing) * of_label + smoothing / size
         at = np.arange(len(of_label))
-        ax.bar(at - 0.2, target, 0.4, color=COLOURS[1], label="target")
-        ax.bar(at + 0.2, probs[place, ids[place]], 0.4, color=COLOURS[0], label="learned")
+        ax.bar(at - 0.2, target, 0.4, color=COLOURS[1], label=word("target"))
+        ax.bar(at + 0.2, probs[place, ids[place]], 0.4, color=COLOURS[0], label=word("learned"))
         at_axis(ax.xaxis, names[place])
         ax.set(ylim=(0, 1.02))
         (label,) = np.flatnonzero(of_label)
         ax.set_title(f"{place + 1}: {names[place][label]}", fontsize="medium", parse_math=False)
     for ax in panels[::COLUMNS]:
-        ax.set_ylabel("probability")
+        ax.set_ylabel(word("probability"))
     handles, known = panels[0].get_legend_handles_labels()
     figure.legend(handles, known, loc="outside upper center", ncols=2)
-    figure.supxlabel("piece", fontsize="medium")
+    figure.supxlabel(word("piece"), fontsize="medium")
     return figure

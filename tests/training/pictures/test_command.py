@@ -45,6 +45,18 @@ def test_with_a_target_and_a_log_curves_are_drawn_too(run, tmp_path, monkeypatch
     assert "curves.svg" in seen and len(seen) == 13
 
 
+def test_words_are_in_the_chosen_language(run, tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(
+        "training.report.picture.write_picture", lambda _, figure, *__: figures.append(figure)
+    )
+    for language in ("zh", "en"):
+        assert picture.main([str(run), "--out", str(tmp_path), "--language", language]) == 0
+    chinese, english = (" ".join(text.get_text() for text in one.axes[0].texts) for one in figures)
+    assert "自注意力" in chinese and "self-attention" not in chinese
+    assert "self-attention" in english and "自注意力" not in english
+
+
 def test_without_a_text_only_the_architecture_is_drawn(run, tmp_path, capsys):
     assert picture.main([str(run), "--out", str(tmp_path / "out"), "--format", "svg"]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["architecture.svg"]
