@@ -25,7 +25,7 @@ each = pytest.mark.parametrize("path", PATHS, ids=NAMES)
 
 
 def test_notebooks_are_numbered_from_one():
-    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 17)]
+    assert [name.partition("_")[0] for name in NAMES] == [str(n) for n in range(1, 18)]
 
 
 @each
@@ -161,7 +161,7 @@ def execute(tmp_path_factory):
 # Notebooks that take a minute or more, or read what such a notebook has trained.
 LONG = {
     "2_positions", "4_learning", "5_search", "7_recurrent", "9_serving", "11_pretraining",
-    "12_copying_and_parallel", "14_ways_to_train", "15_zoo_of_bugs", "16_cause",
+    "12_copying", "14_ways_to_train", "15_zoo_of_bugs", "16_cause", "17_all_at_once",
 }  # fmt: skip
 SHORT = [path for path in PATHS if path.stem not in LONG]
 

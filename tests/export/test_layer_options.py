@@ -22,10 +22,10 @@ TEXTS = [f"word {n} and {n * 7} more" for n in range(97)]
 # Few tokens. With XLA, all sources of at most 16 tokens have one length.
 SEARCH = {"beam_width": 3, "max_source_length": 13, "max_target_length": 7}
 MODELS = {
-    "rotary, RMSNorm, keys of one head, location-aware": {
+    "rotary, RMSNorm, keys of one head, location-aware, no biases": {
         "positions": "none", "attention_positions": "rotary", "normalization": "rms",
         "num_heads": 7, "num_key_value_heads": 1, "norm": "pre", "location_width": 3,
-        "query_key_norm": True,
+        "query_key_norm": True, "use_bias": False,
     },
     "ALiBi, AdaNorm, one layer for all": {
         "positions": "none", "attention_positions": "alibi", "normalization": "ada",
