@@ -26,14 +26,13 @@ const state = {
 const PLAIN = {off: new Set(), ...MASKS};
 const switches = () => ({off: new Set(state.off), causal: state.causal, padding: state.padding});
 const masksOff = () => Object.keys(MASKS).filter(name => !state[name]);
-const isChanged = () => state.off.size + masksOff().length + state.tokens + state.forced.length > 0;
+// As many tokens of padding as chosen, if the source leaves room for them.
+const padding = () => Math.min(state.tokens, page.search.max_source_length - state.ids.length);
+const isChanged = () => state.off.size + masksOff().length + padding() + state.forced.length > 0;
 const target = id => page.target.pieces[id];
 const sources = ids => ids.map(id => page.source.pieces[id]);
 // The source of the changed translation: with padding, as beside a longer text in a batch.
-const changedIds = () => {
-  const room = page.search.max_source_length - state.ids.length;
-  return [...state.ids, ...Array(Math.min(state.tokens, room)).fill(PAD)];
-};
+const changedIds = () => [...state.ids, ...Array(padding()).fill(PAD)];
 
 // ---- Translating ----
 async function start() {
@@ -88,11 +87,10 @@ function show() {
   const changes = [];
   if (state.off.size) changes.push(word("off", {names: [...state.off].map(headName).join(", ")}));
   changes.push(...masksOff().map(name => word(`${name}Changed`)));
-  const padding = state.changed ? state.changed.source.length - state.ids.length : 0;
-  if (padding) changes.push(word("tokensChanged", {n: padding}));
+  if (padding()) changes.push(word("tokensChanged", {n: padding()}));
   if (state.forced.length) changes.push(word("forced", {pieces: state.forced.map(target).join(" ")}));
   $("changes").textContent = changes.join("") || word("none");
-  $("undo").hidden = !changes.length;
+  $("undo").hidden = !changes.length && !state.tokens;
   for (const name of Object.keys(MASKS)) $(name).checked = state[name];
   $("tokens").value = state.tokens;
   say(state.cut ? word("cut") : "");
@@ -247,7 +245,7 @@ async function begin() {
     listen(name, "change", () => { state[name] = $(name).checked; update(); });
   listen("tokens", "change", () => { state.tokens = +$("tokens").value; update(); });
   listen("undo", "click", () => {
-    Object.assign(state, {forced: [], ...PLAIN, tokens: 0, off: new Set()});
+    Object.assign(state, {forced: [], ...MASKS, tokens: 0, off: new Set()});
     update();
   });
   listen("language", "click", () => {

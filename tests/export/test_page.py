@@ -311,6 +311,10 @@ def test_padding_changes_the_probabilities_only_without_its_mask(shown):
     shown.until("state.changed?.ids.length && $('said').textContent !== 'translating …'")
     assert shown.run("[state.ids.length, state.changed.source.length]") == [17, 17]
     assert "padding after" not in shown.run("$('changes').textContent")
+    shown.run("$('padding').click()")
+    shown.until(
+        "state.changed === null && !$('undo').hidden && $('said').textContent !== 'translating …'"
+    )
     shown.run("$('undo').click()")
     shown.until("$('undo').hidden")
     assert shown.run("[$('tokens').value, $('padding').checked]") == ["0", True]

@@ -39,8 +39,8 @@ def product(x, weights):
 def side_by_side(layers, scales=None):
     """Kernel [D, N] and bias [N] of several layers, float32.
 
-    A layer without a bias gets zeros: a product with a bias is one operation, and low latency needs
-    one.
+    A layer without a bias gets zeros: TensorFlow fuses a product with its bias, and `low_latency`
+    keeps a reordered matrix only for such a product.
     """
     pairs = list(zip(layers, scales or [1.0] * len(layers), strict=True))
     kernels = [float_matrix(layer) * scale for layer, scale in pairs]

@@ -233,8 +233,7 @@ class MultiHeadAttention(Layer):
         self.watcher: Callable[[Tensor], object] | None = None
 
     def _projection(self, name, width):
-        options = {"use_bias": self.use_bias, "dtype": self.dtype_policy, "name": name}
-        return keras.layers.Dense(width, **options)
+        return keras.layers.Dense(width, use_bias=self.use_bias, dtype=self.dtype_policy, name=name)
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None) -> None:
         if query_shape[-1] != self.d_model:

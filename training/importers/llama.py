@@ -191,7 +191,8 @@ def _read_layer(reading, theirs, ours, options):
         if is_rotated:
             order = np.add.outer(np.arange(0, outputs, size), pairs).ravel()
             kernel = kernel[:, order]
-            bias = bias if bias is None else bias[order]
+            if bias is not None:
+                bias = bias[order]
         reading.put(f"{ours}/{our_name}", kernel, bias)
     if options["model_type"] == QWEN_3:
         for name in ("query", "key"):

@@ -28,8 +28,8 @@ def positions_figure(table, title="positions"):
     for n, share in enumerate(FROM):
         place = int(share * (length - 1))
         distance = np.arange(length) - place
-        known = {"color": colour(n), "label": word("from position {}", place)}
-        below.plot(distance, products[place], **known)
+        label = word("from position {}", place)
+        below.plot(distance, products[place], color=colour(n), label=label)
     below.set(xlabel=word("distance"), ylabel=word("dot product"))
     below.set_title(word("how alike two positions are"))
     below.grid(alpha=0.3)

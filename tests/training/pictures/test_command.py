@@ -1,6 +1,7 @@
 """The command draws all pictures of a translator, and reports in one line what it cannot draw."""
 
 import functools
+import re
 
 import pytest
 import tiny
@@ -10,6 +11,7 @@ from tfformer import Tokenizer
 from tfformer.config import RecurrentConfig
 from tfformer.models.recurrent import Recurrent
 from training import picture
+from training.report.picture import pyplot
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 KINDS = [f"{how}-{what}" for what in ("encoder", "decoder", "cross") for how in ("heads", "lines")]
@@ -45,16 +47,25 @@ def test_with_a_target_and_a_log_curves_are_drawn_too(run, tmp_path, monkeypatch
     assert "curves.svg" in seen and len(seen) == 13
 
 
-def test_words_are_in_the_chosen_language(run, tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(
-        "training.report.picture.write_picture", lambda _, figure, *__: figures.append(figure)
-    )
-    for language in ("zh", "en"):
-        assert picture.main([str(run), "--out", str(tmp_path), "--language", language]) == 0
-    chinese, english = (" ".join(text.get_text() for text in one.axes[0].texts) for one in figures)
-    assert "自注意力" in chinese and "self-attention" not in chinese
-    assert "self-attention" in english and "自注意力" not in english
+def test_titles_and_axes_are_in_the_chosen_language(run, tmp_path, monkeypatch):
+    (run / "log.csv").write_text("epoch,loss,learning_rate,val_loss,val_bleu\n1,3,0.1,2,7\n")
+    written = {"zh": set(), "en": set()}
+    for language, words in written.items():
+
+        def keep(path, figure, *_, words=words):
+            words.add(figure.get_suptitle())
+            for ax in figure.axes:
+                words |= {ax.get_xlabel(), ax.get_ylabel()}
+            pyplot().close(figure)
+
+        monkeypatch.setattr("training.report.picture.write_picture", keep)
+        options = ["--target", "the trees", "--out", str(tmp_path), "--language", language]
+        assert picture.main([str(run), "a lake", *options]) == 0
+    (run / "log.csv").unlink()
+    chinese, english = ({word for word in words if word} for words in written.values())
+    assert min(len(chinese), len(english)) > 15
+    assert all(re.search("[\u4e00-\u9fff]", word) for word in chinese)
+    assert all(word.isascii() for word in english)
 
 
 def test_without_a_text_only_the_architecture_is_drawn(run, tmp_path, capsys):

@@ -66,15 +66,10 @@ def test_all_other_pictures_are_in_chinese(rng):
     probs, ids = np.full((3, 5), 0.2), np.tile(np.arange(3), (3, 1))
     tree = Tree([["1", "2"], ["1", "2"]], [[0, 0], [0, 0]], [[-1.0, -2.0]] * 2, [0, 0])
     rows = [{"epoch": 1, "learning_rate": 1.0, "loss": 2.0, "val_loss": 2.0, "val_bleu": 3.0}]
-    titles = [f"{kind}: what each head attends to" for kind in ("encoder", "decoder", "cross")]
-    axes = [("source", "source"), ("written next", "read so far"), ("written next", "source")]
     for figure in (
-        *(
-            attention.heads_figure(weights, pieces, pieces, *known)
-            for known in zip(titles, axes, strict=True)
-        ),
+        attention.heads_figure(weights, pieces, pieces),
         attention.heads_figure(weights[:1], pieces, pieces),
-        attention.lines_figure(weights, pieces, pieces, titles[0]),
+        attention.lines_figure(weights, pieces, pieces),
         beams.beams_figure(tree),
         masks.masks_figure(pieces, pieces, real, real),
         positions.positions_figure(weights[0, 0]),
