@@ -24,6 +24,12 @@ def run(tmp_path_factory):
     return tiny.save_run(tmp_path_factory.mktemp("run") / "run", learn, search)
 
 
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    pyplot().close("all")
+
+
 @pytest.mark.slow
 def test_without_a_log_all_pictures_except_curves_are_written(run, tmp_path, capsys):
     """It has no log of a training, so no curves."""
@@ -56,7 +62,7 @@ def test_titles_and_axes_are_in_the_chosen_language(run, tmp_path, monkeypatch):
             words.add(figure.get_suptitle())
             for ax in figure.axes:
                 words |= {ax.get_xlabel(), ax.get_ylabel()}
-            pyplot().close(figure)
+            pyplot().close(figure)  # of more than 20 open ones, Matplotlib warns
 
         monkeypatch.setattr("training.report.picture.write_picture", keep)
         options = ["--target", "the trees", "--out", str(tmp_path), "--language", language]
