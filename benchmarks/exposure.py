@@ -14,7 +14,6 @@ share of right tokens in each fifth of the sentences for both, and draws a pictu
 Exit codes: 0 measured; 1 an error of a run or a file; 2 wrong usage; 130 interrupted.
 """
 
-import datetime
 import sys
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def _run(command, options):
             draw(options.picture, rows)
     except (RunError, ValueError, OSError) as error:
         return command.fail(error)
-    print(f"{machine.sentence(machine.describe())}, {datetime.date.today().isoformat()}.\n")
+    print(f"{machine.today()}.\n")
     fifths = " | ".join(f"fifth {n + 1}" for n in range(PARTS))
     print(f"| tokens that are right, % | {fifths} |\n|---|{'--:|' * PARTS}")
     for name, seeds in rows.items():

@@ -11,7 +11,6 @@ rounds are compared, in tokens per second. How to read the table: benchmarks/REA
 Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrupted.
 """
 
-import datetime
 import sys
 import tempfile
 from pathlib import Path
@@ -53,8 +52,7 @@ def _run(command, options):
         return command.fail(error)
     if not rows:
         return command.fail("no system could be measured")
-    hardware = machine.sentence(machine.describe())
-    print(f"{hardware}, {datetime.date.today().isoformat()}. Text: {text.name}.\n")
+    print(f"{machine.today()}. Text: {text.name}.\n")
     print(f"Size {options.size}, {options.steps} tokens behind {options.prompt}\n")
     for line in table(rows, options.steps):
         print(line)

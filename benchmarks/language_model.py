@@ -15,7 +15,6 @@ Exit codes: 0 measured; 1 an error of a file, or KerasHub is missing; 2 wrong us
 interrupted.
 """
 
-import datetime
 import random
 import statistics
 import sys
@@ -55,8 +54,7 @@ def _run(command, options):
         rows = measure(lines, validation, options)
     except (ValueError, OSError, ImportError) as error:
         return command.fail(error)
-    hardware = machine.sentence(machine.describe())
-    print(f"{hardware}, {datetime.date.today().isoformat()}. Text: {options.text.name}.\n")
+    print(f"{machine.today()}. Text: {options.text.name}.\n")
     for line in table(rows):
         print(line)
     return 0

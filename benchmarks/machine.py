@@ -1,5 +1,6 @@
 """Describes the machine of a measurement, and what a process uses of it."""
 
+import datetime
 import os
 from pathlib import Path
 
@@ -12,7 +13,13 @@ __all__ = [
     "processor_seconds",
     "resident_mib",
     "sentence",
+    "today",
 ]
+
+
+def today():
+    """This machine and the date, as they stand beside a measurement."""
+    return f"{sentence(describe())}, {datetime.date.today()}"
 
 
 def resident_mib(process_id):

@@ -17,7 +17,6 @@ folder of OpenNMT-tf is one made by `tests/support/opennmt_training.py`, with a 
 Exit codes: 0 measured; 1 one of the two does not run; 2 wrong usage; 130 interrupted.
 """
 
-import datetime
 import statistics
 import sys
 from pathlib import Path
@@ -86,7 +85,7 @@ def _run(command, options):
     finally:
         for worker in workers.values():
             worker.close()
-    print(f"{machine.sentence(machine.describe())}, {datetime.date.today().isoformat()}.")
+    print(f"{machine.today()}.")
     print(f"{'; '.join(versions)}. {options.threads} threads, {options.rounds} rounds.\n")
     for row in table(system, job["batches"], answers, same, len(lines)):
         print(row)

@@ -12,7 +12,6 @@ and of its source, computed from the sizes. Tables go to standard output.
 Exit codes: 0 measured; 1 an error of the model or the machine; 2 wrong usage; 130 interrupted.
 """
 
-import datetime
 import statistics
 import sys
 import tempfile
@@ -63,8 +62,7 @@ def _run(command, options):
             tables = [measure(*known, length, options) for length in options.length]
     except (WorkerError, ValueError, OSError) as error:
         return command.fail(error)
-    hardware = machine.sentence(machine.describe())
-    print(f"{hardware}, {datetime.date.today().isoformat()}. Text: {text.name}.")
+    print(f"{machine.today()}. Text: {text.name}.")
     for length, table in zip(options.length, tables, strict=True):
         print(f"\nSize {options.size}, {length} tokens, {BEAM} beams:\n\n{table}")
     return 0

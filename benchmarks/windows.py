@@ -10,7 +10,6 @@ no training row has. It prints the perplexity per token and the seconds of each.
 Exit codes: 0 measured; 1 an error of the run or the file; 2 wrong usage; 130 interrupted.
 """
 
-import datetime
 import math
 import sys
 import time
@@ -46,7 +45,7 @@ def _run(command, options):
         rows = measure(service, lines, options)
     except (RunError, ValueError, OSError) as error:
         return command.fail(error)
-    print(f"{machine.sentence(machine.describe())}, {datetime.date.today().isoformat()}.\n")
+    print(f"{machine.today()}.\n")
     print("| | perplexity | seconds |\n|---|--:|--:|")
     for name, (perplexity, seconds) in rows.items():
         print(f"| {name} | {perplexity:.2f} | {seconds:.1f} |")

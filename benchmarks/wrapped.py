@@ -13,7 +13,6 @@ Exit codes: 0 measured, whatever was found; 1 an error of the folder, or keras-n
 wrong usage; 130 interrupted.
 """
 
-import datetime
 import io
 import sys
 import time
@@ -50,7 +49,7 @@ def _run(command, options):
     right = [sum(text == pair.target for text, pair in zip(found, pairs, strict=True))
              for found in (theirs, ours)]  # fmt: skip
     same = sum(a == b for a, b in zip(theirs, ours, strict=True))
-    print(f"{machine.sentence(machine.describe())}, {datetime.date.today().isoformat()}.\n")
+    print(f"{machine.today()}.\n")
     print("| texts | the same | different ones | right: `generate` | right: the export |")
     print("|--:|--:|--:|--:|--:|")
     print(f"| {len(pairs)} | {same} | {len(set(theirs))} | {right[0]} | {right[1]} |")

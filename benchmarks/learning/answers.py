@@ -17,7 +17,6 @@ of the following words are right?
 Exit codes: 0 both tables; 1 an error of a training; 2 wrong usage; 130 or 143 interrupted.
 """
 
-import datetime
 import math
 import random
 import statistics
@@ -124,7 +123,7 @@ def _run(command, options):
     from training import train
 
     language = Language()
-    print(f"{machine.sentence(machine.describe())}, {datetime.date.today()}.\n")
+    print(f"{machine.today()}.\n")
     options.out.mkdir(parents=True, exist_ok=True)
     searched, replaced = {}, {}
     for name, synonyms in LANGUAGES.items():

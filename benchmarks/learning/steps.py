@@ -11,7 +11,6 @@ rounds. The table goes to standard output.
 Exit codes: 0 measured; 2 wrong usage; 130 interrupted.
 """
 
-import datetime
 import statistics
 import sys
 import time
@@ -56,8 +55,7 @@ def _run(command, options):
             start = time.perf_counter()
             model.train_on_batch(inputs, labels)
             seconds[row].append(time.perf_counter() - start)
-    hardware = machine.sentence(machine.describe())
-    print(f"{hardware}, {datetime.date.today().isoformat()}\n")
+    print(f"{machine.today()}\n")
     print("| | layers | width | million parameters | seconds a step | ratio |")
     print("|---|--:|--:|--:|--:|--:|")
     median = {row: statistics.median(times) for row, times in seconds.items()}

@@ -11,7 +11,6 @@ interruption.
 Exit codes: 0 the table; 2 wrong usage; 130 or 143 interrupted.
 """
 
-import datetime
 import sys
 from pathlib import Path
 
@@ -37,7 +36,7 @@ def _run(command, options):
     found = {
         kind: [_result(zoo, kind, seed, options.out) for seed in options.seeds] for kind in kinds
     }
-    print(f"{machine.sentence(machine.describe())}, {datetime.date.today()}.\n")
+    print(f"{machine.today()}.\n")
     print("| bug | seeds | training loss | right, % | checks that fail |")
     print("|---|--:|--:|--:|---|")
     for kind, results in found.items():
