@@ -34,7 +34,7 @@ from pathlib import Path
 
 from tfformer.terminal.command import Parser, close_stdout, main_of
 
-from .report.picture_language import CHINESE, LANGUAGES, choose
+from .report.picture_language import WORDS, choose
 
 FORMATS = ("png", "svg")
 # The maximum of source and of target pieces: with more, the pictures are unreadable.
@@ -53,7 +53,7 @@ def parser():
         "--format", nargs="+", choices=FORMATS, default=list(FORMATS), help="default: both"
     )
     parser.add_argument(
-        "--language", choices=LANGUAGES, default="en",
+        "--language", choices=WORDS, default="en",
         help="of the words in the pictures: English (default) or Chinese",
     )  # fmt: skip
     return parser
@@ -72,9 +72,7 @@ def _run(command, options):
             texts, more = _of_text(options)
             figures |= more
         options.out.mkdir(parents=True, exist_ok=True)
-        if options.language == "zh":
-            texts += CHINESE.values()
-        with lettered(texts):
+        with lettered([*texts, *WORDS[options.language].values()]):
             for name, draw in figures.items():
                 paths = [options.out / f"{name}.{kind}" for kind in dict.fromkeys(options.format)]
                 write_picture(paths[0], draw(), *paths[1:])

@@ -1,6 +1,5 @@
 """The language of the words in pictures: English, or Chinese."""
 
-LANGUAGES = ("en", "zh")
 CHINESE = {
     # Attention.
     "head {}": "第 {} 个头",
@@ -87,17 +86,19 @@ CHINESE = {
     "dense layer, {}": "全连接层，{}",
     "divided by its length": "除以自身的长度",
 }
+WORDS = {"en": {}, "zh": CHINESE}  # {language: its words by the English ones}
 _chosen = {}
 
 
 def choose(language):
-    """From now on, pictures are in this language of `LANGUAGES`."""
+    """From now on, pictures are in this language of `WORDS`."""
+    if language not in WORDS:
+        raise ValueError(f"language must be one of {list(WORDS)}, got {language!r}")
     _chosen.clear()
-    if language == "zh":
-        _chosen.update(CHINESE)
+    _chosen.update(WORDS[language])
 
 
 def word(text, *values):
-    """A text of a picture in the chosen language, if `CHINESE` has it. Values fill its {}."""
+    """A text of a picture in the chosen language, if that has it. Values fill its {}."""
     found = _chosen.get(text, text)
     return found.format(*values) if values else found

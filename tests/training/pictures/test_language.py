@@ -92,6 +92,12 @@ def test_english_is_back_after_chinese():
     assert picture_language.word("head {}", 3) == "head 3"
 
 
+def test_unknown_language_is_refused_and_changes_nothing():
+    with pytest.raises(ValueError, match="language must be one of .*, got 'de'"):
+        picture_language.choose("de")
+    assert picture_language.word("head {}", 3) == "第 3 个头"
+
+
 def test_both_languages_have_the_same_values():
     for text, chinese in picture_language.CHINESE.items():
         assert re.findall("{.*?}", text) == re.findall("{.*?}", chinese), text
