@@ -185,15 +185,13 @@ def _read_layer(reading, theirs, ours, options):
     ):
         name = f"{theirs}.{their_name}"
         kernel = reading.take(f"{name}.weight", outputs, inputs).T
-        bias = np.zeros(outputs, "float32") if any(biases) else None
+        bias = np.zeros(outputs, "float32")
         if is_biased:
             bias = reading.take(f"{name}.bias", outputs)
         if is_rotated:
             order = np.add.outer(np.arange(0, outputs, size), pairs).ravel()
-            kernel = kernel[:, order]
-            if bias is not None:
-                bias = bias[order]
-        reading.put(f"{ours}/{our_name}", kernel, bias)
+            kernel, bias = kernel[:, order], bias[order]
+        reading.put(f"{ours}/{our_name}", kernel, bias if any(biases) else None)
     if options["model_type"] == QWEN_3:
         for name in ("query", "key"):
             gain = reading.take(f"{theirs}.self_attn.{name[0]}_norm.weight", size)
